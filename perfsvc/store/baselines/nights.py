@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, exists, func, literal, or_, select
@@ -22,6 +22,9 @@ SEARCHED_RUNS = 200
 """How many of the newest clean runs of each host are searched, beside ``MOST_NIGHTS`` after each baseline's run. A
 baseline that is years old would otherwise slow every night."""
 
+SEARCHED_AT_FIRST = 2 * MOST_NIGHTS
+"""How many of them are searched at first: nearly all series have ``MOST_NIGHTS`` runs of their code among them."""
+
 SEARCHED_FIRST = 2 * FIRST_RUNS
 """Among how many clean runs of each host after a baseline's run its ``FIRST_RUNS`` are searched."""
 
@@ -36,7 +39,37 @@ def earlier_runs(
     if not keys:
         return {}
     anchors = {baselines[series] for series in keys}
-    runs, first = _searched_runs(connection, anchors, before_run)
+    clean = _clean_runs(connection, min(anchors), before_run)
+    searched = _searched_runs(clean, anchors, SEARCHED_AT_FIRST)
+    nights = _nights(connection, keys, baselines, before_run, searched)
+    # From this run on, all clean runs were searched. Older runs only matter to a series with too few since then.
+    since = max((runs[-SEARCHED_AT_FIRST] for runs in clean if len(runs) > SEARCHED_AT_FIRST), default=0)
+    few = {
+        series: key
+        for series, key in keys.items()
+        if series in nights and baselines[series] < since and _count_since(since, nights[series]) < MOST_NIGHTS
+    }
+    if few:
+        nights |= _nights(connection, few, baselines, before_run, _searched_runs(clean, anchors, SEARCHED_RUNS))
+    return nights
+
+
+def _count_since(since: int, of_series: Mapping[int, UsedCode]) -> int:
+    """Return how many runs from ``since`` on used the code of the first run, which is the baseline's run."""
+    own = of_series[min(of_series)]
+    return sum(run >= since and code == own for run, code in of_series.items())
+
+
+def _nights(
+    connection: Connection,
+    keys: Mapping[Series, SeriesKey],
+    baselines: Mapping[Series, int],
+    before_run: int,
+    searched: tuple[Collection[int], Collection[int]],
+) -> dict[Series, dict[int, UsedCode]]:
+    """Return what ``earlier_runs`` returns; ``searched`` has the runs that ``_searched_runs`` returned."""
+    anchors = {baselines[series] for series in keys}
+    runs, first = searched
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     replicas = func.count()
     with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)
@@ -84,7 +117,7 @@ def earlier_runs(
     newest = func.row_number().over(partition_by=of_code, order_by=named.c.run_id.desc()).label("newest")
     is_anchor = named.c.run_id.in_(anchors)
     ranked = select(named, newest).where(or_(is_anchor, ~_in_finding(connection, keys, named))).cte("ranked")
-    kept = or_(ranked.c.newest <= MOST_NIGHTS, among(connection, ranked.c.run_id, first | anchors))
+    kept = or_(ranked.c.newest <= MOST_NIGHTS, among(connection, ranked.c.run_id, {*first, *anchors}))
     query = select(ranked).where(kept)
     used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
     for lineage, own, device, cache, run, environment, binary, python, _ in connection.execute(query):
@@ -100,29 +133,36 @@ def earlier_runs(
     return nights
 
 
-def _searched_runs(connection: Connection, anchors: Collection[int], before_run: int) -> tuple[set[int], set[int]]:
+def _clean_runs(connection: Connection, after: int, before_run: int) -> list[list[int]]:
+    """Return, for each host, its clean runs between two runs, in order."""
+    query = (
+        select(Runs.host, Runs.id)
+        .where(Runs.state.in_(ENDED), Runs.git_dirty.is_(False), judged(Runs.id))
+        .where(Runs.id > after, Runs.id < before_run)
+    )
+    of_host: dict[str, list[int]] = defaultdict(list)
+    for host, run in connection.execute(query.order_by(Runs.id)):
+        of_host[host].append(run)
+    return list(of_host.values())
+
+
+def _searched_runs(
+    clean: Collection[Sequence[int]], anchors: Collection[int], newest: int
+) -> tuple[set[int], set[int]]:
     """Return the runs that are searched for nights, and those of them that may be a baseline's first runs.
 
     The newest runs of each host are searched, and the runs after each baseline's run. Without the second part, a
     baseline whose code was replaced long ago would be a single night.
 
     Args:
-        connection: the connection of the query.
+        clean: the clean runs of each host.
         anchors: the runs of the baselines.
-        before_run: only runs before this run are returned.
+        newest: how many of the newest runs of each host are searched.
     """
-    query = (
-        select(Runs.host, Runs.id)
-        .where(Runs.state.in_(ENDED), Runs.git_dirty.is_(False), judged(Runs.id))
-        .where(Runs.id > min(anchors), Runs.id < before_run)
-    )
-    of_host: dict[str, list[int]] = defaultdict(list)
-    for host, run in connection.execute(query.order_by(Runs.id)):
-        of_host[host].append(run)
     searched: set[int] = set()
     first_runs: set[int] = set()
-    for runs in of_host.values():
-        searched.update(runs[-SEARCHED_RUNS:])
+    for runs in clean:
+        searched.update(runs[-newest:])
         for anchor in anchors:
             first = bisect_right(runs, anchor)
             searched.update(runs[first : first + MOST_NIGHTS])

@@ -1,5 +1,6 @@
 """Which runs a baseline has, and the verdicts that follow."""
 
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -193,6 +194,29 @@ def test_many_later_runs_do_not_push_out_the_nights_of_replaced_code(story, nigh
         night()
     verdicts = [night(1.002e-4, code=b"other")["tiled", "time"] for _ in range(6)]
     assert {(judged.verdict, judged.baseline_runs) for judged in verdicts} == {(Verdict.UNCHANGED, 5)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_of_few_runs_first_finds_the_nights_of_a_search_of_all(story, night, monkeypatch, seed):
+    chance = random.Random(seed)
+    for module in ("perfsvc.service.compare.nights", "perfsvc.store.baselines.nights"):
+        monkeypatch.setattr(f"{module}.MOST_NIGHTS", FIRST_RUNS + 2)
+    monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_FIRST", FIRST_RUNS)
+    latest = b"code"
+    for number in range(40):
+        latest = chance.choice((b"code", b"code", b"other")) if chance.random() < 0.2 else latest
+        status = Status.FAILED if chance.random() < 0.1 else Status.OK
+        night(1e-4 * (1 + number * 1e-6), noise=(0.0,), code=latest, host=chance.choice("ab"), status=status)
+    series = story.series(story.tiled)
+    found = {}
+    for most in (3, 1_000):
+        monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_AT_FIRST", most)
+        for run in range(2, 41):
+            baselines = story.store.baselines.get([series], run)
+            levels = story.store.series.levels_of(baselines)
+            further = with_nights(story.store, levels, run, levels)[series].further
+            assert found.setdefault(run, further) == further
+    assert max(map(len, found.values())) == FIRST_RUNS + 1
 
 
 def test_later_runs_are_not_in_the_baseline(story, night):
