@@ -357,7 +357,7 @@ def _not_taken() -> InfrastructureError:
     return InfrastructureError(
         f"sbatch did not end within {units.duration_text(SUBMIT_S)}",
         cure="see whether sinfo answers on this host, then run again; Slurm may have taken the job all the same: "
-        "scancel --user=$USER --name=perfsvc --state=PENDING",
+        "scancel --user=$USER --name=perfsvc --state=PENDING (this cancels the waiting jobs of your other runs too)",
     )
 
 
@@ -385,7 +385,10 @@ def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any
 
 @contextlib.contextmanager
 def _without_secrets() -> Iterator[None]:
-    """Take the variables that jobs must not get out of the environment of this process during the block."""
+    """Take the variables that jobs must not get out of the environment of this process during the block.
+
+    After an error they stay away: a submission that took too long may still start sbatch, and the command ends anyway.
+    """
     secrets = {
         name: value
         for name, value in os.environ.items()
@@ -393,7 +396,5 @@ def _without_secrets() -> Iterator[None]:
     }
     for name in secrets:
         del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(secrets)
+    yield
+    os.environ.update(secrets)

@@ -173,14 +173,15 @@ def left_at_another_path(database: Store) -> list[tuple[Path, int]]:
     """Return the spools of another path whose unfinished run a database has, each with the number of the run.
 
     A spool is named by the path of its SQLite file, so it does not belong to a file that was moved. A copy of that file
-    has the run too, so a person must decide.
+    has the run too, so a person must decide. A spool that a living process uses is left out.
     """
     left = []
     for file in _files():
         uid, _, owner = file.name.partition("-")
         run = None if _belongs(file, database) or not owner.startswith(SQLITE) else database.runs.of_uid(uid)
         if run is not None and database.runs.get(run).state is not RunState.FINISHED:
-            left.append((file, run))
+            with locked(file) as lock:
+                left += [(file, run)] if lock else []
     return left
 
 

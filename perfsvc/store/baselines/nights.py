@@ -110,25 +110,31 @@ def _nights(
         .join(Cases, Cases.id == correct.c.case_id)
         .cte("named")
     )
+    flagged = select(named, _in_finding(connection, keys, named).label("moved")).cte("flagged")
     of_code = (
-        *(named.c.lineage_id, named.c.own_name, named.c.device_id, named.c.cache),
-        *(named.c.environment, named.c.binary, named.c.python),
+        *(flagged.c.lineage_id, flagged.c.own_name, flagged.c.device_id, flagged.c.cache),
+        *(flagged.c.environment, flagged.c.binary, flagged.c.python),
     )
-    newest = func.row_number().over(partition_by=of_code, order_by=named.c.run_id.desc()).label("newest")
-    is_anchor = named.c.run_id.in_(anchors)
-    ranked = select(named, newest).where(or_(is_anchor, ~_in_finding(connection, keys, named))).cte("ranked")
+    newest = func.row_number().over(partition_by=of_code, order_by=flagged.c.run_id.desc()).label("newest")
+    ranked = select(flagged, newest).where(or_(flagged.c.run_id.in_(anchors), ~flagged.c.moved)).cte("ranked")
     kept = or_(ranked.c.newest <= MOST_NIGHTS, among(connection, ranked.c.run_id, {*first, *anchors}))
     query = select(ranked).where(kept)
     used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
-    for lineage, own, device, cache, run, environment, binary, python, _ in connection.execute(query):
+    moved: set[tuple[Any, ...]] = set()
+    for lineage, own, device, cache, run, environment, binary, python, is_moved, _ in connection.execute(query):
         used[lineage, own, device, cache][run] = environment, UsedCode(binary, python)
+        if is_moved:
+            moved.add((lineage, own, device, cache, run))
     nights: dict[Series, dict[int, UsedCode]] = {}
     for series, key in keys.items():
-        of_case, anchor = used[key.lineage, key.own_name, key.device, key.cache], baselines[series]
-        if anchor in of_case:
-            environment, _ = of_case[anchor]
+        case, anchor = (key.lineage, key.own_name, key.device, key.cache), baselines[series]
+        if anchor in used[case]:
+            environment, _ = used[case][anchor]
             nights[series] = {
-                run: code for run, (where, code) in sorted(of_case.items()) if run >= anchor and where == environment
+                run: code
+                for run, (where, code) in sorted(used[case].items())
+                # In the run of another series' baseline, this series may have moved.
+                if run >= anchor and where == environment and (run == anchor or (*case, run) not in moved)
             }
     return nights
 

@@ -285,6 +285,21 @@ def test_a_finding_whose_first_run_was_deleted_keeps_slow_nights_out_of_the_base
     assert (judged.verdict, judged.baseline_runs) == (Verdict.REGRESSION, 1)
 
 
+def test_a_slow_night_stays_out_of_a_baseline_if_it_is_the_baseline_of_another_series(story, night):
+    night(case=story.naive)
+    for _ in range(3):
+        night()
+    for run in (5, 6, 7):
+        night(1.05e-4)
+        update_findings(story.store, run)
+    tiled, naive = story.series(story.tiled), story.series(story.naive)
+    alone = story.store.baselines.nights({tiled: 2}, 8)[tiled]
+    assert {2, 3, 4} <= alone.keys()
+    assert 6 not in alone
+    assert story.store.baselines.nights({tiled: 2, naive: 6}, 8)[tiled] == alone
+    assert set(story.store.baselines.nights({tiled: 6}, 8)[tiled]) == {6}
+
+
 def test_a_finding_about_a_renamed_case_says_nothing_of_a_new_case_with_its_former_name(story, night):
     for _ in range(3):
         night()

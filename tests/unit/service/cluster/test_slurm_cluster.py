@@ -118,6 +118,7 @@ def hanging(tmp_path, command):
 def test_an_sbatch_that_hangs_ends_the_run_and_its_process(tmp_path, monkeypatch):
     pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
     monkeypatch.setattr(slurm_cluster, "SUBMIT_S", 1.0)
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
     with slurm_stand_in(tmp_path):
         cluster = SlurmCluster(SlurmSettings(folder=tmp_path / "shared"), print)
         pid = hanging(tmp_path, "sbatch")
@@ -126,6 +127,7 @@ def test_an_sbatch_that_hangs_ends_the_run_and_its_process(tmp_path, monkeypatch
         cluster.close()
     assert "see whether sinfo answers" in told.value.cure
     assert "scancel --user=$USER --name=perfsvc" in told.value.cure
+    assert "PGPASSWORD" not in os.environ  # a thread that was abandoned may still start sbatch
     while Path("/proc", pid.read_text().strip()).exists():
         time.sleep(0.05)
     assert list((tmp_path / "shared").iterdir()) == []
