@@ -124,10 +124,10 @@ def test_an_sbatch_that_hangs_ends_the_run_and_its_process(tmp_path, monkeypatch
         pid = hanging(tmp_path, "sbatch")
         with pytest.raises(InfrastructureError, match="sbatch did not end within 1s") as told:
             cluster.request(("auto",))
+        assert "PGPASSWORD" not in os.environ  # an abandoned thread may still start sbatch
         cluster.close()
     assert "see whether sinfo answers" in told.value.cure
     assert "scancel --user=$USER --name=perfsvc" in told.value.cure
-    assert "PGPASSWORD" not in os.environ  # a thread that was abandoned may still start sbatch
     while Path("/proc", pid.read_text().strip()).exists():
         time.sleep(0.05)
     assert list((tmp_path / "shared").iterdir()) == []
