@@ -90,15 +90,17 @@ def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
 
 def _table(rows: Sequence[tuple[Any, ...]], width: int) -> NDArray[np.float64]:
     """Return rows of numbers as an array, shape (rows, width); NULL and damaged numbers are NaN."""
-    try:
+    if _NUMBERS.issuperset(map(type, chain.from_iterable(rows))):
         return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
-    except (TypeError, ValueError):  # some value is NULL or damaged, which only the slower way accepts
-        return numbers(list(chain.from_iterable(rows))).reshape(-1, width)
+    return numbers(list(chain.from_iterable(rows))).reshape(-1, width)  # some value is NULL or damaged: the slower way
 
 
 def numbers(values: Sequence[Any]) -> NDArray[np.float64]:
     """Return values from the database as an array; NULL is NaN, and so is a damaged number, which is reported."""
-    try:
-        return np.array(values, np.float64)
-    except (TypeError, ValueError):
-        return np.array(list(map(readable_number, values)), np.float64)
+    if not _NUMBERS_AND_NULL.issuperset(map(type, values)):  # NumPy would take a text such as "inf" for a number
+        values = list(map(readable_number, values))
+    return np.array(values, np.float64)
+
+
+_NUMBERS = frozenset({int, float})
+_NUMBERS_AND_NULL = _NUMBERS | {type(None)}

@@ -205,6 +205,8 @@ def test_a_damaged_environment_costs_only_its_parts(kind, place, new_story, capl
         ("UPDATE measurements SET read_bytes = 'odd' WHERE id = 1", "the number 'odd'"),
         ("UPDATE measurements SET sm_clock_hz = 'odd' WHERE id = 1", "the number 'odd'"),
         ("UPDATE metrics SET value = 'odd' WHERE measurement_id = 1", "the number 'odd'"),
+        ("UPDATE measurements SET median_s = 'inf', samples = NULL WHERE id = 1", "the number 'inf'"),
+        ("UPDATE metrics SET value = 'inf' WHERE measurement_id = 1", "the number 'inf'"),
         ("UPDATE measurements SET replica = 'odd' WHERE id = 1", "a row of measurements"),
         ("UPDATE measurements SET environment_id = 'odd' WHERE id = 1", "a row of measurements"),
         ("UPDATE measurements SET cache = 'odd' WHERE id = 1", "a row of measurements"),
