@@ -130,21 +130,22 @@ class EagerWork:
         return self._results
 
 
-def test_a_case_that_is_renamed_during_a_build_leaves_no_dead_link(nights, tmp_path, names, monkeypatch):
+@pytest.mark.parametrize("step", ["with_series", "whole_cases"])
+def test_a_case_that_is_renamed_during_a_build_leaves_no_dead_link(nights, tmp_path, names, monkeypatch, step):
     for _ in range(2):
         run = nights.night({names.tiled: 1e-4, names.naive: 3e-4})
         nights.judge(run, {names.tiled: Verdict.REGRESSION, names.naive: Verdict.UNCHANGED}, ratio=1.2)
     nights.find(run, [names.tiled])
     module = importlib.import_module("perfsvc.service.dashboard.build")
-    read_all = module.with_series
+    do_step = getattr(module, step)
 
     def renaming(*given):
-        """Read all series, after a run has measured a renamed case."""
+        """Do a step of the build, after a run has measured a renamed case."""
         if nights.count == 2:
             nights.night({replace(names.tiled, variant="tiled2", formerly=("tiled",)): 1e-4})
-        return read_all(*given)
+        return do_step(*given)
 
-    monkeypatch.setattr(module, "with_series", renaming)
+    monkeypatch.setattr(module, step, renaming)
     monkeypatch.setattr(module, "SharedWork", EagerWork)
     build(nights.store, tmp_path / "site")
     files = files_of(tmp_path / "site")

@@ -84,13 +84,8 @@ def build(
     with SharedWork(len(comparisons), lambda at: _packed(comparisons[at]()), processes, portion=1) as shared:
         site = with_series(store, known, threshold)
         compared = shared.results()
-    is_renamed = store.series.former_names() != former_names
-    if is_renamed:  # the comparisons may link to names that the histories lack: read all anew, and compare afterwards
-        site, compared = gather(store, last, datetime.now(UTC), threshold), []
     rendered = _pages(store, site, threshold)
     others = rendered.parts_of_lists_and_findings()
-    if is_renamed:
-        others += rendered.parts_of_comparisons()
     of_series: list[render.Part] = [
         partial(rendered.part_of_series, site.series[some])
         for some in whole_cases([view.series for view in site.series])
@@ -100,6 +95,8 @@ def build(
     processes = processes if store.database.release() else 1
     with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
         pages = dict(page for packed in (*shared.results(), *compared) for page in _unpacked(packed))
+    if store.series.former_names() != former_names:  # a case was renamed: pages may link to pages that are not made
+        return build(store, folder, last=last, threshold=threshold, processes=processes)
     *rest, first_page = *files.items(), *reversed(pages.items())
     with writing(folder, [*files, *pages]) as opened:
 
