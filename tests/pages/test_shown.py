@@ -14,9 +14,10 @@ from perfsvc.report.pages import views
 from perfsvc.report.pages.numbers import rounded
 from perfsvc.report.pages.site import series_page
 from perfsvc.report.pages.spark import HEIGHT, MOST_VALUES, spark
-from perfsvc.service.dashboard.build import build, gather
+from perfsvc.service.dashboard.build import build
 from perfsvc.store import RunState, StageRow, StageState
 from perfsvc.text import json_of_numbers
+from tests.site_of_runs import site_of
 
 NOW = datetime(2026, 3, 20, tzinfo=UTC)
 
@@ -97,7 +98,7 @@ def test_moved_series_are_listed_worst_first(nights, tonight, names):
 def test_one_replica_has_its_own_interval_and_several_replicas_a_common_one(nights, names):
     nights.night({names.tiled: 1e-4}, replicas=1)
     nights.night({names.tiled: 1e-4}, replicas=3)
-    (view,) = gather(nights.store, 10, NOW).series
+    (view,) = site_of(nights.store, 10, NOW).series
     one, three = view.points
     assert (one.replicas, three.replicas) == (1, 3)
     assert one.low == pytest.approx(1e-4)
@@ -108,7 +109,7 @@ def test_one_replica_has_its_own_interval_and_several_replicas_a_common_one(nigh
 def test_an_unknown_or_infinite_end_is_not_drawn(nights, tmp_path, names):
     nights.night({names.tiled: 1e-4})
     nights.night({names.tiled: 1e-4}, replicas=1)
-    site = gather(nights.store, 10, NOW)
+    site = site_of(nights.store, 10, NOW)
     data = json.loads(json_of_numbers(views.Views(site).data(site.series[0].series)))
     assert data["level"] == pytest.approx([100.0, 100.0], rel=0.01)
     assert json_of_numbers(rounded(np.array([math.inf, math.nan, 2.0]), 1.0)) == "[null,null,2.0]"
@@ -117,7 +118,7 @@ def test_an_unknown_or_infinite_end_is_not_drawn(nights, tmp_path, names):
 def test_each_change_of_the_environment_has_a_letter_and_its_differences(nights, names):
     for driver in ("575", "580", "590"):
         nights.night({names.tiled: 1e-4}, environment=Environment(driver, "nvcc 13", 700.0))
-    site = gather(nights.store, 10, NOW)
+    site = site_of(nights.store, 10, NOW)
     switches = views.Views(site).environment_changes(site.series[0])
     assert [(one.letter, one.run, one.differences) for one in switches] == [
         ("A", 2, ("driver 575 → 580",)),
@@ -129,7 +130,7 @@ def test_each_change_of_the_environment_has_a_letter_and_its_differences(nights,
 def test_a_series_shows_both_of_its_levels(nights, names):
     for night in range(24):
         nights.night({names.tiled: 1e-4 * (1 + 0.001 * (night % 3)) * (1.2 if night >= 12 else 1)}, replicas=1)
-    site = gather(nights.store, 100, NOW)
+    site = site_of(nights.store, 100, NOW)
     new, old = views.Views(site).levels(site.series[0])
     assert (old.first, old.last, new.first, new.last) == (1, 12, 13, 24)
     assert new.change == "+20.0 %"
@@ -142,7 +143,7 @@ def test_a_finding_and_its_recovery_end_a_level(nights, names):
     nights.night({names.tiled: 1.2e-4})
     back = nights.night({names.tiled: 1e-4})
     nights.store.findings.update(back, [(number, nights.store.findings.get(number).moved[0].series, 1)], [])
-    site = gather(nights.store, 100, NOW)
+    site = site_of(nights.store, 100, NOW)
     levels = views.Views(site).levels(site.series[0])
     assert [(one.first, one.last, one.change) for one in levels] == [(4, 4, "-16.7 %"), (2, 3, "+20.0 %"), (1, 1, "")]
 

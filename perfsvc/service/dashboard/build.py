@@ -149,11 +149,6 @@ def plotly() -> bytes:
     return script.read_bytes()
 
 
-def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOption = None) -> Site:
-    """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
-    return with_series(store, outline(store, store.runs.list(last), now), threshold)
-
-
 def with_series(store: Store, site: Site, threshold: judge.ThresholdOption) -> Site:
     """Return what ``outline`` returned with all that the pages show."""
     rows = list(site.runs.values())[::-1]

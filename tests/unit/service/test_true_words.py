@@ -48,7 +48,7 @@ from perfsvc.report.tables.run import run_table
 from perfsvc.service.compare.compare import compare, judge_run
 from perfsvc.service.confirm.confirm import with_causes
 from perfsvc.service.dashboard.benchmark_results import newest_results
-from perfsvc.service.dashboard.build import comparison, gather
+from perfsvc.service.dashboard.build import comparison
 from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.findings.suspects import suspects_of
@@ -57,6 +57,7 @@ from perfsvc.service.notify import words
 from perfsvc.service.notify.news import news_of
 from perfsvc.service.results import stored_report
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+from tests.site_of_runs import site_of
 
 pytestmark = pytest.mark.slow
 
@@ -259,7 +260,7 @@ def sentences(store, night, run):
         yield from comparison_markdown(*shown).replace("&#91;", "[").replace("&#93;", "]").splitlines()
         for test in ET.fromstring(comparison_junit(each.judgements)).iter("testcase"):  # noqa: S314 - our own
             yield f"{test.get('name')} {''.join(test.itertext())}"
-    site = gather(store, 100, datetime.now(UTC))
+    site = site_of(store, 100, datetime.now(UTC))
     of_findings = FindingPictures(store, site).cases, FindingDetailsReader(store, site).of
     pages = render.SitePages(
         site,
