@@ -287,7 +287,7 @@ def _can_inherit(queue: GpuQueue, lost: GpuQueue) -> bool:
 def _unmeasured(queues: Sequence[GpuQueue], stopping: Stopping, on_loss: OnLoss | None) -> Iterator[Measurement]:
     """Pass each lost GPU to ``on_loss``; without it, yield a failure for each case left on a lost GPU.
 
-    A run that must stop yields no failures: it measures the cases when it is resumed.
+    A run that must stop yields no failures: nothing is known of the cases that it did not measure.
     """
     lost = [(queue, queue.refusal) for queue in queues if queue.refusal]
     if lost and on_loss is None and not any(queue.opened for queue in queues) and not stopping():
