@@ -9,9 +9,10 @@ import pytest
 
 from perfsvc.model import Absence, Expected, ExpectedKind, Provenance
 from perfsvc.report.pages.fleet import EXPLAINED, LOOKS, SIGNS, Health
-from perfsvc.service.dashboard.build import build, gather
+from perfsvc.service.dashboard.build import build
 from perfsvc.store import RunState, Store
 from tests.pages import fleets
+from tests.site_of_runs import site_of
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +36,7 @@ def store(measured, tmp_path):
 @pytest.fixture
 def gpus(store):
     """Return a function that returns the GPUs of the page by UUID."""
-    return lambda: {gpu.info.uuid: gpu for gpu in gather(store, 100, fleets.BEGUN).fleet.gpus}
+    return lambda: {gpu.info.uuid: gpu for gpu in site_of(store, 100, fleets.BEGUN).fleet.gpus}
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +47,7 @@ def page_of_fleet(measured):
 
 
 def test_each_host_has_its_gpus_and_no_groups(store):
-    fleet = gather(store, 100, fleets.BEGUN).fleet
+    fleet = site_of(store, 100, fleets.BEGUN).fleet
     assert {host.name: tuple(gpu.info.uuid for gpu in host.gpus) for host in fleet.hosts} == fleets.GPUS
     assert all(host.seen for host in fleet.hosts)
 
@@ -85,7 +86,7 @@ def test_a_missing_gpu_and_an_overdue_host_lead_to_their_findings(store, gpus):
     host = Expected(ExpectedKind.HOST, "beta", "beta", row.night, fleets.BEGUN)
     store.expectations.update([host], [Absence("GPU-2", "gone", (row,)), Absence("host beta", "late", (host,))])
     assert gpus()["GPU-2"].missing
-    beta = next(host for host in gather(store, 100, fleets.BEGUN).fleet.hosts if host.name == "beta")
+    beta = next(host for host in site_of(store, 100, fleets.BEGUN).fleet.hosts if host.name == "beta")
     assert beta.overdue
     assert beta.overdue != gpus()["GPU-2"].missing
 
@@ -113,7 +114,7 @@ def test_a_gpu_that_moved_is_on_both_hosts(store):
     (entry, *_) = _entries(store)
     store.measurements.put(run, [entry])
     store.runs.end(run, RunState.FINISHED)
-    fleet = gather(store, 100, fleets.BEGUN).fleet
+    fleet = site_of(store, 100, fleets.BEGUN).fleet
     places = {host.name: {gpu.info.uuid: gpu.elsewhere for gpu in host.gpus} for host in fleet.hosts}
     assert places["gamma"] == {"GPU-0": ""}
     assert places["alpha"] == {"GPU-0": "gamma", "GPU-1": ""}
@@ -157,14 +158,14 @@ def test_another_binary_is_not_compared(gpus):
 
 
 def test_an_empty_database_has_no_gpu(nights):
-    fleet = gather(nights.store, 10, fleets.BEGUN).fleet
+    fleet = site_of(nights.store, 10, fleets.BEGUN).fleet
     assert (fleet.hosts, fleet.has_siblings) == ((), False)
 
 
 def test_the_cpu_device_is_no_gpu(nights, names):
     nights.store.devices.put(replace(fleets.GPU, kind="cpu", uuid="CPU-1"))
     nights.night({names.tiled: 1e-4})
-    (gpu,) = gather(nights.store, 10, fleets.BEGUN).fleet.gpus
+    (gpu,) = site_of(nights.store, 10, fleets.BEGUN).fleet.gpus
     assert gpu.info.uuid == "GPU-1"
 
 

@@ -10,10 +10,11 @@ from perfsvc import judge
 from perfsvc.report.pages.site import series_page
 from perfsvc.report.pages.tabs import MOST_NAMED, SeriesTabs
 from perfsvc.report.pages.views import Views
-from perfsvc.service.dashboard.build import build, gather
+from perfsvc.service.dashboard.build import build
 from perfsvc.store import Store
 from perfsvc.text import json_of_numbers
 from tests.pages import fleets
+from tests.site_of_runs import site_of
 
 KEYS = ["time", "energy", "error", "registers", "spills", "peak", "bandwidth"]
 
@@ -31,7 +32,7 @@ def fleet_database(template, tmp_path_factory):
 def shown(fleet_database):
     """What the pages show of the nights of two hosts."""
     with Store.open(fleet_database) as store:
-        return gather(store, 100, fleets.BEGUN)
+        return site_of(store, 100, fleets.BEGUN)
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +125,7 @@ def test_a_case_with_many_named_metrics_has_links_instead_of_tabs(nights, names)
         entry = MeasurementEntry(measured, fleets.NEW, Work(0, 0), Estimate(1e-4, 1e-4, 1e-4, 6))
         nights.store.measurements.put(run, [entry])
         nights.store.runs.end(run, RunState.FINISHED)
-        site = gather(nights.store, 10, fleets.BEGUN)
+        site = site_of(nights.store, 10, fleets.BEGUN)
         return [tab.key for tab in SeriesTabs(Views(site)).tabs(view_of(site, case))]
 
     assert len(keys(MOST_NAMED)) == MOST_NAMED + 1
