@@ -20,8 +20,9 @@ OLD_S = 24 * 3600.0
 """Seconds without a touch after which a command on another host counts as gone."""
 ROOM = "make room there, or name a folder on another disk: the key folder of [slurm]"
 """What to do about a folder that cannot be written."""
+RUN_PREFIX = "run-"
+"""What the names of these folders begin with."""
 
-_PREFIX = "run-"
 _PROBE, _PROBE_BYTES = "probe", 1 << 16
 
 
@@ -45,7 +46,7 @@ def make_run_folder(parent: Path | None) -> Path:
     try:
         parent.mkdir(0o700, parents=True, exist_ok=True)
         cache.private_folder(parent)
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent.resolve()))
+        folder = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent.resolve()))
         (folder / BLOBS).mkdir(0o700)
         write(folder / COMMAND, f"{socket.gethostname()} {os.getpid()} {start_of(os.getpid())}", mode=0o600)
         _remove_abandoned(folder)
@@ -57,7 +58,7 @@ def make_run_folder(parent: Path | None) -> Path:
 def _remove_abandoned(own: Path) -> None:
     """Remove the folders beside ``own`` whose commands are gone; their jobs notice that and end."""
     now_s = (own / COMMAND).stat().st_mtime  # by the clock of the disk, which may be another host's
-    for folder in own.parent.glob(f"{_PREFIX}*"):
+    for folder in own.parent.glob(f"{RUN_PREFIX}*"):
         if folder != own and _is_abandoned(folder, now_s):
             shutil.rmtree(folder, ignore_errors=True)
 

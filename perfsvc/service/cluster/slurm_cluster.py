@@ -29,6 +29,7 @@ from perfsvc.service.cluster.run_folder import (
     COMMAND,
     LOGS,
     ROOM,
+    RUN_PREFIX,
     make_run_folder,
     unusable,
     why_unwritable,
@@ -283,14 +284,15 @@ class SlurmCluster:
 
         name = str(len(self._gpus))
         orders, replies = self._folder / f"{name}{ORDERS}", self._folder / f"{name}{REPLIES}"
-        self._executor.update_parameters(**parameters(self._settings, gpus))
+        job_name = job_name_in(self._folder)
+        self._executor.update_parameters(**parameters(self._settings, gpus, job_name))
         try:
             for path in (orders, replies):
                 self._calls(partial(create, path))
             # submitit prints the error too; sbatch passes its environment on to the job
             with contextlib.redirect_stderr(io.StringIO()), _without_secrets():
                 job = within(
-                    SUBMIT_S, partial(self._executor.submit, serve, str(self._folder), name, spec), _not_taken()
+                    SUBMIT_S, partial(self._executor.submit, serve, str(self._folder), name, spec), _not_taken(job_name)
                 )
         except OSError as error:
             raise unusable(self._folder, error) from error
@@ -353,22 +355,27 @@ class SlurmCluster:
             wait_s = ASK_S if self._queue.ask() else ASK_AGAIN_S
 
 
-def _not_taken() -> InfrastructureError:
+def _not_taken(job_name: str) -> InfrastructureError:
     return InfrastructureError(
         f"sbatch did not end within {units.duration_text(SUBMIT_S)}",
         cure="see whether sinfo answers on this host, then run again; Slurm may have taken the job all the same: "
-        "scancel --user=$USER --name=perfsvc --state=PENDING (this cancels the waiting jobs of your other runs too)",
+        f"scancel --user=$USER --name={job_name} cancels it",
     )
 
 
-def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any]:
+def job_name_in(folder: Path) -> str:
+    """Return the name of the jobs of the run with this folder; no other run has it."""
+    return f"perfsvc-{folder.name.removeprefix(RUN_PREFIX)}"
+
+
+def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings, job_name: str) -> dict[str, Any]:
     """Return submitit's parameters for the job of a GPU.
 
     The job is never requeued: what it has not measured has moved to another GPU by then. It starts without ``srun``,
     which since Slurm 22.05 would give the agent one processor, whatever ``cpus-per-task`` the job requests.
     """
     return {
-        "job_name": "perfsvc",
+        "job_name": job_name,
         "time": math.ceil(settings.time / 60),
         "nodes": 1,
         "partition": gpus.partition or settings.partition or None,

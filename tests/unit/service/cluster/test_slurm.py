@@ -36,8 +36,9 @@ SETTINGS = {
 
 def script(gpus):
     """The lines of the script that submitit gives to sbatch."""
+    settings = Settings(slurm=SETTINGS).slurm
     text = pytest.importorskip("submitit", reason="pip install perfsvc[slurm]").slurm.slurm._make_sbatch_string(
-        "run", "/shared", **parameters(Settings(slurm=SETTINGS).slurm, Settings(slurm=SETTINGS).slurm.gpus[gpus])
+        "run", "/shared", **parameters(settings, settings.gpus[gpus], "perfsvc-4k")
     )
     return text.splitlines()
 

@@ -125,9 +125,11 @@ def test_an_sbatch_that_hangs_ends_the_run_and_its_process(tmp_path, monkeypatch
         with pytest.raises(InfrastructureError, match="sbatch did not end within 1s") as told:
             cluster.request(("auto",))
         assert "PGPASSWORD" not in os.environ  # an abandoned thread may still start sbatch
+        (script,) = (tmp_path / "shared").glob("run-*/logs/.submission_file_*.sh")
+        (name,) = re.findall(r"^#SBATCH --job-name=(perfsvc-\S+)$", script.read_text(), re.MULTILINE)
         cluster.close()
     assert "see whether sinfo answers" in told.value.cure
-    assert "scancel --user=$USER --name=perfsvc" in told.value.cure
+    assert f"scancel --user=$USER --name={name} cancels it" in told.value.cure
     while Path("/proc", pid.read_text().strip()).exists():
         time.sleep(0.05)
     assert list((tmp_path / "shared").iterdir()) == []
