@@ -10,6 +10,7 @@ class AgentHere:
     """A lent GPU whose agent is in this process."""
 
     place = "this process"
+    is_starting = False
 
     def __init__(self, spec):
         self._agent, self._spec = Agent(), spec

@@ -201,7 +201,8 @@ def _facts_of(
     ends = began + cluster.patience_s
     known: dict[ClusterGpu, Facts] = {}
     waiting = list(requested)
-    while waiting and time.monotonic() < ends:
+    while waiting:
+        is_late = time.monotonic() >= ends
         for gpu in tuple(waiting):
             try:
                 facts = gpu.facts()
@@ -212,13 +213,15 @@ def _facts_of(
             if facts is not None:
                 known[gpu] = codec.decode(Facts, facts)
                 waiting.remove(gpu)
+            elif is_late and not gpu.is_starting:
+                limit = units.duration_text(cluster.patience_s)
+                report(f"{gpu.place} did not lend a GPU within {limit}: measuring without it")
+                gpu.end()
+                waiting.remove(gpu)
         if waiting and time.monotonic() >= reports_s:
             places = ", ".join(gpu.place for gpu in waiting)
             report(f"waiting for {len(waiting)} of {len(requested)} GPUs of {cluster.name}: {places}")
             reports_s += NEXT_WAIT_S
         if waiting:
             time.sleep(LOOK_S)
-    for gpu in waiting:
-        report(f"{gpu.place} did not lend a GPU within {units.duration_text(cluster.patience_s)}: measuring without it")
-        gpu.end()
     return known

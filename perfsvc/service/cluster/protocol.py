@@ -25,8 +25,12 @@ class ClusterGpu(Protocol):
     def place(self) -> str:
         """Where the GPU is, for messages: a node or a job. A job that has not started also names what it waits for."""
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether the cluster is known to have lent the GPU, though its agent has not sent its facts yet."""
+
     def facts(self) -> bytes | None:
-        """Return the ``Facts`` of the agent; None while the cluster has not lent the GPU yet."""
+        """Return the ``Facts`` of the agent; None while the agent has not started."""
 
     def parts(self, device: bytes, benches: Mapping[str, str]) -> bytes:
         """Return the ``Parts`` of the environment; see ``Agent.parts``."""

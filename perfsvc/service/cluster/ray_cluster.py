@@ -50,6 +50,8 @@ class RayAgent(Agent):
 class RayGpu:
     """A GPU in a Ray cluster, lent to an actor."""
 
+    is_starting = False  # Ray does not say whether it has lent the GPU
+
     def __init__(self, ray: Any, actor: Any, place: str, spec: str, stored: dict[str, Any]) -> None:
         self.place = place
         self._ray = ray

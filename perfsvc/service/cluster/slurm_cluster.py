@@ -110,8 +110,13 @@ class SlurmGpu:
         """The state of the job."""
         return self._queue.state(self.id)
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether the job runs, and its agent has not sent its facts yet."""
+        return self._facts is None and self.state.state == RUNNING
+
     def facts(self) -> bytes | None:
-        """Return the facts of the agent; None while the job waits."""
+        """Return the facts of the agent; None while the job waits or its agent starts."""
         if self._facts is None:
             self._receive()
         return self._facts

@@ -2,6 +2,7 @@
 
 import platform
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,8 @@ def gpu(number):
 
 class Lent:
     """A GPU whose agent answers with facts, not at all (None), or is lost (an error)."""
+
+    is_starting = False
 
     def __init__(self, facts):
         self.place = f"node {facts.host}" if isinstance(facts, Facts) else "a node"
@@ -84,6 +87,15 @@ def test_a_gpu_that_is_not_lent_in_time_is_left_out(lend):
     assert uuids == ["GPU-0"]
     assert messages == ["a node did not lend a GPU within 0.5s: measuring without it"]
     assert cluster.lent[1].ended
+
+
+def test_a_gpu_that_is_lent_in_time_may_start_its_agent_later(lend, monkeypatch):
+    monkeypatch.setattr(Lent, "is_starting", True)
+    began = time.monotonic()
+    monkeypatch.setattr(Lent, "facts", lambda self: codec.encode(A) if time.monotonic() - began > 1.0 else None)
+    uuids, messages, cluster = lend(A)
+    assert (uuids, messages) == (["GPU-0"], [])
+    assert not cluster.lent[0].ended
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,15 @@ def test_a_job_is_named_with_its_node_or_with_what_it_waits_for(gpu, queue, prin
     assert gpu.place == place
 
 
+def test_the_agent_of_a_job_starts_from_when_the_job_runs_until_it_sends_its_facts(gpu, queue, tmp_path):
+    seen = []
+    for queue.printed in ("7|PENDING|Priority|", "7|RUNNING|None|node3"):
+        seen.append(gpu.is_starting)
+    Outbox(tmp_path / "replies").send([codec.encode(AgentReply(facts=b"{}"))])
+    assert gpu.facts() == b"{}"
+    assert [*seen, gpu.is_starting] == [False, True, False]
+
+
 def test_jobs_that_slurm_does_not_answer_for_are_not_lost_and_it_is_reported_once(gpu, queue):
     queue.printed = "7|RUNNING|None|node3"
     assert gpu.take() == []
