@@ -1,13 +1,15 @@
 """The commands in cures name what pip can install from where perfsvc itself came."""
 
 import json
+import pkgutil
 import sys
 import tomllib
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
+import perfsvc
 from perfsvc import installation
 from perfsvc.installation import install_command, reinstall_command, upgrade_command
 
@@ -78,3 +80,10 @@ def test_a_checkout_on_the_path_without_an_installation_is_named(monkeypatch):
     monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(installation, "_PACKAGE", ROOT / "perfsvc")  # the tests may run an installed copy
     assert install_command("plot") == f"{PIP} -e '{ROOT}[plot]'"
+
+
+def test_every_module_can_be_imported_without_the_extras():
+    for module in pkgutil.walk_packages(perfsvc.__path__, "perfsvc."):
+        # Importing the one runs the command line; the others need PyCUDA and a driver, and tests/gpu imports them.
+        if module.name != "perfsvc.__main__" and not module.name.startswith("perfsvc.device.cuda."):
+            import_module(module.name)
