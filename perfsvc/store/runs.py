@@ -387,7 +387,8 @@ def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Co
     for run, status, device, count in measured:
         counts, _, devices = contents[run]
         counts[status] += count
-        devices.add(uuids[device])
+        if device in uuids:  # a damaged one is reported by reading it
+            devices.add(uuids[device])
     cases = select(Measurements.run_id, Measurements.case_id).where(of_runs).distinct().subquery()
     for run, count in connection.execute(select(cases.c.run_id, func.count()).group_by(cases.c.run_id)):
         counts, _, devices = contents[run]

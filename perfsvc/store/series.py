@@ -324,6 +324,7 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
             *columns,
         )
         .join(Cases, Cases.id == Measurements.case_id)
+        .join(Devices, Devices.id == Measurements.device_id)  # leaves a row with a damaged device out
         .where(Measurements.run_id.in_(runs))
         .order_by(
             Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.replica

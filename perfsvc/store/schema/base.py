@@ -27,7 +27,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.column_types import Amount, FreeText, Real, Utc, Word
+from perfsvc.store.schema.column_types import Amount, FreeText, Real, Utc, Whole, Word
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -39,7 +39,7 @@ CONSTRAINT_NAMES = {
 
 TYPES: Mapping[Any, Any] = {
     bool: Boolean,
-    int: Integer,
+    int: Whole(0),
     str: FreeText,
     float: Real(math.nan),
     bytes: LargeBinary,
@@ -60,13 +60,16 @@ TYPES: Mapping[Any, Any] = {
 }
 """The type of a column in the database by its type in Python."""
 
+TYPES_WITH_NULL: Mapping[Any, Any] = {float: Real(), int: Whole()}
+"""The types of columns that may be empty, where they differ."""
+
 
 def column(*parts: Any, **options: Any) -> Any:
     """Return what SQLAlchemy's ``Column`` gets besides name and type, such as a ``ForeignKey`` or ``index=True``."""
     return parts, options
 
 
-Key = Annotated[int, column(primary_key=True)]
+Key = Annotated[int, column(primary_key=True, type_=Integer())]
 Big = Annotated[int, column(type_=Amount())]
 Uid = Annotated[str, column(unique=True, default=lambda: uuid4().hex)]
 """An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
@@ -126,5 +129,6 @@ def _column(name: str, annotation: Any, more: tuple[tuple[Any, ...], dict[str, A
         kind, (_, always) = get_args(kind)
         options |= always
     parts, own = more or ((), {})
-    options.setdefault("type_", Real() if kind is float and options["nullable"] else TYPES[kind])
+    of_kind = TYPES[kind]
+    options.setdefault("type_", TYPES_WITH_NULL.get(kind, of_kind) if options["nullable"] else of_kind)
     return Column(name, *parts, **options | own)

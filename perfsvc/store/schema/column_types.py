@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Double, String, Text
+from sqlalchemy import BigInteger, DateTime, Dialect, Double, Integer, String, Text
 from sqlalchemy.types import TypeDecorator
 
 from perfsvc.text import visible
@@ -125,7 +125,27 @@ class Real(TypeDecorator[float]):
         return read
 
 
-class Amount(Real):
+class Whole(Real):
+    """A whole number. A damaged one is read as 0, or as None in columns that may be empty."""
+
+    impl = Integer
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Return a function that converts a value from the driver to Python."""
+        if dialect.name != "sqlite":
+            return super().result_processor(dialect, coltype)
+
+        def read(value: Any) -> Any:
+            if type(value) is int or value is None:
+                return value
+            readable_number(str(value))  # reports it: SQLite stores a whole number as an integer
+            return self.instead
+
+        return read
+
+
+class Amount(Whole):
     """A whole number of bytes or operations, which may need 64 bits. A damaged one is read as 0, which is none."""
 
     impl = BigInteger

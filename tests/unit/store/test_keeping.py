@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import DatabaseError, UsageError
-from perfsvc.model import Environment, Status, Verdict
+from perfsvc.model import TIME, Environment, Status, Verdict
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import RunState, Store
 from perfsvc.store.cases import case_of
@@ -208,6 +208,8 @@ def test_a_damaged_environment_costs_only_its_parts(kind, place, new_story, capl
         ("UPDATE measurements SET median_s = 'inf', samples = NULL WHERE id = 1", "the number 'inf'"),
         ("UPDATE metrics SET value = 'inf' WHERE measurement_id = 1", "the number 'inf'"),
         ("UPDATE measurements SET replica = 'odd' WHERE id = 1", "a row of measurements"),
+        ("UPDATE measurements SET device_id = 'odd' WHERE id = 1", "a row of measurements"),
+        ("UPDATE measurements SET sample_count = 'odd' WHERE id = 1", "the number 'odd'"),
         ("UPDATE measurements SET environment_id = 'odd' WHERE id = 1", "a row of measurements"),
         ("UPDATE measurements SET cache = 'odd' WHERE id = 1", "a row of measurements"),
     ],
@@ -241,6 +243,11 @@ def test_a_damaged_number_costs_only_its_row(place, new_story, caplog, damage, r
             assert verdicts <= {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
             assert len(store.measurements.columns()["median_s"]) >= 7  # a row without its environment is left out
             assert len(store.series.case_history(story.naive.id)) == 2
+            assert [run.cases for run in store.runs.list()] == [2, 2]
+            assert store.series.measured(runs[0]).keys() >= {
+                series for series in levels.series if series.metric == TIME
+            }
+            assert len(store.series.samples(runs)) == 2
     assert reported in caplog.text
 
 
