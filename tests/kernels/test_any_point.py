@@ -18,7 +18,7 @@ from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 pytestmark = pytest.mark.slow  # compiles every kernel of the suite
 
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191)
-EXAMPLES = 10
+EXAMPLES = 4
 
 
 def test_the_smoke_point_is_right(check, suite, benchmark):

@@ -331,7 +331,10 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         missing("no chromium: apt-get install chromium")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--in-process-gpu", "--renderer-process-limit=1"],
+        )
         yield opened
         opened.close()
 

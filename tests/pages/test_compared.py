@@ -158,8 +158,7 @@ def test_a_page_of_the_site_links_to_its_neighbours_and_series(nights, tmp_path,
 # --- hostile texts ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1600, "light")])
 def test_hostile_texts_are_shown_as_text_and_fit(visit, compared, width, theme):
     visited = visit(compared, width=width, theme=theme)
     page = visited.page
@@ -352,8 +351,7 @@ def test_the_numbers_in_the_table_are_worded_as_everywhere(visit, compared):
 # --- for everyone ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1600, "light")])
 def test_axe_finds_nothing_serious(visit, compared, site, width, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     for path in (compared, site / "compare" / "12.html"):

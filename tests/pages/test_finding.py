@@ -140,8 +140,7 @@ def page_file(template, tmp_path_factory):
     return folder / "site" / "findings" / "1.html"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1600])
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1600, "light")])
 def test_the_page_is_quiet_fits_and_is_accessible(visit, page_file, width, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     visited = visit(page_file, width=width, theme=theme)

@@ -242,8 +242,11 @@ def test_without_scripts_each_metric_is_listed_with_its_newest_value(visit, flee
     assert not page.locator("#pair").is_visible()
 
 
-@pytest.mark.parametrize("case", [fleets.TILED, fleets.HOSTILE], ids=["usual", "hostile"])
-@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1600, "light")])
+@pytest.mark.parametrize(
+    ("case", "width", "theme"),
+    [(fleets.HOSTILE, 390, "dark"), (fleets.TILED, 1600, "light")],
+    ids=["hostile", "usual"],
+)
 def test_pages_with_tabs_are_quiet_fit_and_are_readable_for_everyone(opened, fleet_site, case, width, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     visited = opened(case, width=width, theme=theme)

@@ -108,9 +108,11 @@ def enter(window: walking.Window, token: str) -> None:
 # --- every kind of page ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
 @pytest.mark.parametrize("way", ["files", "served"])
-def test_every_kind_of_page_is_quiet_fits_and_is_accessible(window, way, width, theme):
+def test_every_kind_of_page_is_quiet_fits_and_is_accessible(window, way):
+    """Each page is opened at one width and theme, and shown at the others: both ways have both, in turns."""
+    turns = [(WIDE, "light"), (NARROW, "dark")]
+    (width, theme), (other_width, other_theme) = turns if way == "files" else turns[::-1]
     shown = window(way, width=width, theme=theme)
     kinds = walking.pages_by_kind(shown.read)
     assert set(kinds) >= KINDS
@@ -124,11 +126,16 @@ def test_every_kind_of_page_is_quiet_fits_and_is_accessible(window, way, width, 
                 shown.page.locator("#compare").click()
             shown.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
             shown.require_fits()
-            if path == paths[0] and way == "served":  # the same pages, and forms
+            has_forms = path == paths[0] and way == "served"  # the same pages as the files otherwise
+            if has_forms:
                 shown.require_accessible()
-            shown.page.set_viewport_size({"width": NARROW if width == WIDE else WIDE, "height": 900})
+            shown.page.set_viewport_size({"width": other_width, "height": 900})
+            shown.page.emulate_media(color_scheme=other_theme)
             shown.require_fits()
+            if has_forms:
+                shown.require_accessible()
             shown.page.set_viewport_size({"width": width, "height": 900})
+            shown.page.emulate_media(color_scheme=theme)
             shown.require_quiet()
 
 
@@ -190,8 +197,9 @@ def require_filters_stay(page):
     assert page.url.endswith("#show=relevant")
 
 
-@pytest.mark.parametrize("way", ["files", "served"])
-@pytest.mark.parametrize(("path", "words"), [("series.html", "naive H200"), ("benchmarks.html", "H200")])
+@pytest.mark.parametrize(
+    ("way", "path", "words"), [("files", "series.html", "naive H200"), ("served", "benchmarks.html", "H200")]
+)
 def test_the_filter_of_a_list_stays(window, way, path, words):
     shown = window(way)
     page, rows = shown.page, shown.page.locator("main tbody tr:visible")
@@ -236,9 +244,8 @@ def tab_to(page, locator):
     raise AssertionError(f"200 times Tab do not lead to {locator}")
 
 
-@pytest.mark.parametrize("way", ["files", "served"])
-def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window, way):
-    shown = window(way)
+def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window):
+    shown = window("served")
     page = shown.page
     shown.open("index.html")
     tab_to(page, page.locator("section:has(#new) tbody a").first)

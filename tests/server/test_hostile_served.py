@@ -25,16 +25,20 @@ BROWSER = {"accept": "text/html"}
 
 
 def hostile(path, shift):
-    """Put a payload in front of each text of a database; ``shift`` decides which payload a text gets."""
+    """Put a payload in front of each text of a database; ``shift`` decides which payload a text gets.
+
+    The walk in a browser and the tests of this file have different shifts, so that each text gets two payloads. The
+    commands get all payloads in all texts in tests/e2e/test_hostile_text.py.
+    """
     payloads = list(PAYLOADS.values())
     replace_texts(path, lambda text: stored(f"{payloads[(crc32(text.encode()) + shift) % len(payloads)]}{text}"))
 
 
-@pytest.fixture(scope="module", params=[0, 9, 18])
-def database(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
     path = tmp_path_factory.mktemp("hostile") / "perfsvc.db"
     fill(path)
-    hostile(path, request.param)
+    hostile(path, 9)
     return path
 
 

@@ -14,7 +14,7 @@ from perfsvc.store.remote.rows import Scope
 from tests.server.conftest import client, own
 from tests.server.test_receiving import client_of
 
-EXAMPLES = 20
+EXAMPLES = 8
 """How many requests of each kind each endpoint gets."""
 
 

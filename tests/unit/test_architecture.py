@@ -3,7 +3,7 @@
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,13 +44,23 @@ def rooms_of_the_layers() -> set[str]:
     return {room.strip() for layer in layers for room in layer.split("|")}
 
 
-def imports_of(source: Path) -> Iterator[str]:
+@cache
+def nodes_of(source: Path) -> tuple[ast.AST, ...]:
+    """The parts of a file's program that this module looks at: imports and calls. All tests share them."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call))
+
+
+@cache
+def imports_of(source: Path) -> frozenset[str]:
     """The top-level names of the packages that a file imports anywhere, inside functions as well."""
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+    imported: set[str] = set()
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
+            imported.add(node.module.partition(".")[0])
+    return frozenset(imported)
 
 
 def test_every_room_is_in_the_picture_and_every_room_of_the_picture_exists():
@@ -119,7 +129,7 @@ def test_files_are_written_by_one_module():
     writers = {
         source.relative_to(PACKAGE).as_posix()
         for source in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
+        for node in nodes_of(source)
         if isinstance(node, ast.Call) and writes_a_file(node)
     }
     assert writers == set(WRITERS)

@@ -333,7 +333,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("worlds")
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=4, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 @given(plan=planned())
 def test_no_sentence_contains_a_number_of_another_case(folder, plan):
     database = folder / "perfsvc.db"

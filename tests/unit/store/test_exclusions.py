@@ -448,9 +448,9 @@ def told(story, numbers):
 
 
 @pytest.mark.slow
-@given(nights=st.lists(runs, min_size=3, max_size=7), data=st.data())
+@given(nights=st.lists(runs, min_size=3, max_size=5), data=st.data())
 @settings(
-    max_examples=15,
+    max_examples=5,
     deadline=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -72,7 +72,7 @@ class Nights:
 
 @pytest.mark.slow  # hundreds of series take seconds, thousands on a busy machine minutes
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [600])  # each confirmation is a transaction of its own, so 2000 would take minutes
+@pytest.mark.parametrize("count", [600])  # one statement that compared 492 series was too deep for SQLite
 def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
     nights = Nights(story, count)
     nights.night(1e-4, b"fast")
@@ -91,7 +91,7 @@ def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [2000])
+@pytest.mark.parametrize("count", [600])
 def test_what_two_nights_agree_on_may_be_all_series(story, count):
     nights = Nights(story, count)
     nights.night(1e-4, b"fast")
