@@ -43,10 +43,14 @@ def own(kind: str, request: pytest.FixtureRequest, folder: Path, *, nights: bool
             yield store
         return
     databases = request.getfixturevalue("databases")
-    name = databases.create(request.getfixturevalue("planted_name" if nights else "template_postgresql"))
+    if nights:
+        name, give_back = databases.create(request.getfixturevalue("planted_name")), databases.drop
+    else:
+        emptied = request.getfixturevalue("emptied")
+        name, give_back = emptied.take(), emptied.give_back
     with Store.open(databases.url(name)) as store:
         yield store
-    databases.drop(name)
+    give_back(name)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import json
 import math
 
 import jsonschema
-import pytest
 
 from perfsvc.report.export import schema
 from perfsvc.report.export.objects import finding_json, plain
@@ -131,52 +130,47 @@ def test_two_runs_are_compared(web):
     assert read(web, "compare?base=@baseline")["base"] is None
 
 
-@pytest.mark.parametrize(
-    ("path", "error"),
-    [
-        ("runs/99", "there is no run 99"),
-        ("runs/99/results", "there is no run 99"),
-        ("findings/99", "99"),
-        ("explanations?finding=99", "99"),
-        ("series/nothing", "no series of this key"),
-        ("compare?base=1&new=99", "no run 99"),
-    ],
-)
-def test_what_does_not_exist_is_404(web, path, error):
-    answer = read(web, path, 404)
-    assert set(answer) == {"error", "cure"}
-    assert error in answer["error"]
+def test_what_does_not_exist_is_404(web):
+    errors = {
+        "runs/99": "there is no run 99",
+        "runs/99/results": "there is no run 99",
+        "findings/99": "99",
+        "explanations?finding=99": "99",
+        "series/nothing": "no series of this key",
+        "compare?base=1&new=99": "no run 99",
+    }
+    for path, error in errors.items():
+        answer = read(web, path, 404)
+        assert set(answer) == {"error", "cure"}
+        assert error in answer["error"]
 
 
-@pytest.mark.parametrize(
-    ("path", "error"),
-    [
-        ("runs/x", "run: "),
-        ("runs/0", "run: "),
-        (f"runs/{2**31}", "run: "),
-        (f"runs?limit={MOST_ROWS + 1}", "limit: "),
-        ("runs?limit=-1", "limit: "),
-        ("runs?offset=-1", "offset: "),
-        ("runs?limt=5", "limt: "),
-        ("runs?limit=5&limit=6", "'limit' is given twice"),
-        ("findings?state=closed", "state: "),
-        ("series?text=%00", "text: "),
-        (f"series?text={'a' * 201}", "text: "),
-        ("explanations", "finding: "),
-        ("compare", "base: "),
-        ("compare?base=1&new=1", "the same run"),
-        ("compare?base=nothing&new=1", "no run"),
-        (f"compare?base={'9' * 200}&new=1", "too large"),
-        ("compare?base=--help&new=1", "no run"),
-        ("compare?base=@baseline&new=main~2", "no commit or branch of a run"),
-    ],
-)
-def test_a_wrong_request_is_400_and_its_error_names_the_parameter(web, path, error):
-    answer = web.get(f"{API}/{path}")
-    assert answer.status_code == 400, answer.text
-    assert error in answer.json()["error"]
-    assert answer.json()["cure"]
-    assert "/nowhere" not in answer.text, "the folder of the suite"
+def test_a_wrong_request_is_400_and_its_error_names_the_parameter(web):
+    errors = {
+        "runs/x": "run: ",
+        "runs/0": "run: ",
+        f"runs/{2**31}": "run: ",
+        f"runs?limit={MOST_ROWS + 1}": "limit: ",
+        "runs?limit=-1": "limit: ",
+        "runs?offset=-1": "offset: ",
+        "runs?limt=5": "limt: ",
+        "runs?limit=5&limit=6": "'limit' is given twice",
+        "findings?state=closed": "state: ",
+        "series?text=%00": "text: ",
+        f"series?text={'a' * 201}": "text: ",
+        "explanations": "finding: ",
+        "compare": "base: ",
+        "compare?base=1&new=1": "the same run",
+        "compare?base=nothing&new=1": "no run",
+        f"compare?base={'9' * 200}&new=1": "too large",
+        "compare?base=--help&new=1": "no run",
+        "compare?base=@baseline&new=main~2": "no commit or branch of a run",
+    }
+    for path, error in errors.items():
+        answer = read(web, path, 400)
+        assert error in answer["error"], path
+        assert answer["cure"], path
+        assert "/nowhere" not in json.dumps(answer), "the folder of the suite"
 
 
 def test_numbers_that_are_not_finite_are_null(nights, names):

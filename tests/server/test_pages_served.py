@@ -37,20 +37,24 @@ def test_every_page_and_its_parts_are_served(web):
         assert web.get(f"/assets/{name}").status_code == 200
 
 
-@pytest.mark.parametrize(
-    "path", ["/assets/../answers.py", "/assets/%2e%2e/site.css", "/assets/", "/findings/2.html", "/../perfsvc.db"]
-)
-def test_other_paths_are_404(local, path):
-    assert local.get(path).status_code == 404
+def test_other_paths_are_404(local):
+    for path in (
+        "/assets/../answers.py",
+        "/assets/%2e%2e/site.css",
+        "/assets/",
+        "/findings/2.html",
+        "/../perfsvc.db",
+    ):
+        assert local.get(path).status_code == 404, path
 
 
-@pytest.mark.parametrize("path", ["/findings.html", "/assets/site.css", "/feeds/findings.atom", "/badges/findings.svg"])
-def test_a_known_answer_is_not_sent_again(local, path):
-    first = local.get(path)
-    again = local.get(path, headers={"if-none-match": first.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["etag"] == first.headers["etag"]
-    assert local.get(path, headers={"if-none-match": '"other"'}).status_code == 200
+def test_a_known_answer_is_not_sent_again(local):
+    for path in ("/findings.html", "/assets/site.css", "/feeds/findings.atom", "/badges/findings.svg"):
+        first = local.get(path)
+        again = local.get(path, headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b""), path
+        assert again.headers["etag"] == first.headers["etag"]
+        assert local.get(path, headers={"if-none-match": '"other"'}).status_code == 200
 
 
 def test_pages_are_compressed(local):

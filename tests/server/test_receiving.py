@@ -46,9 +46,10 @@ def body(planted_sqlite: str) -> bytes:
 def send(receiver: Store) -> Callable[..., Any]:
     """Return a function that sends a body with a token of the scope write, and further headers and settings."""
     _, secret = receiver.tokens.make("box", [Scope.WRITE], by="ann")
+    usual = client_of(receiver)
 
     def send(content: bytes, *, token: str = secret, headers: dict[str, str] | None = None, **settings: Any) -> Any:
-        web = client_of(receiver, **settings)
+        web = client_of(receiver, **settings) if settings else usual
         given = {"Content-Type": "application/x-ndjson", **({"Authorization": f"Bearer {token}"} if token else {})}
         return web.post(PATH, content=content, headers=given | (headers or {}))
 
@@ -162,18 +163,17 @@ def test_a_server_without_changes_refuses_a_run(send, receiver, body):
     assert web.post(PATH, content=body, headers=headers).status_code == 403
 
 
-@pytest.mark.parametrize("coding", ["identity", "gzip"])
-def test_a_body_that_is_too_large_is_refused(send, receiver, body, coding):
+def test_a_body_that_is_too_large_is_refused(send, receiver):
     bomb = b" " * (3 * 2**20)
-    content = gzip.compress(bomb) if coding == "gzip" else bomb
-    answer = send(content, headers={"Content-Encoding": coding}, largest_run_mib=1, largest_run_unpacked_mib=2)
-    assert answer.status_code == 413
-    assert receiver.runs.list() == []
-    assert refusals(receiver) == [("box", 413)]
+    for count, (coding, content) in enumerate({"identity": bomb, "gzip": gzip.compress(bomb)}.items(), 1):
+        answer = send(content, headers={"Content-Encoding": coding}, largest_run_mib=1, largest_run_unpacked_mib=2)
+        assert answer.status_code == 413, coding
+        assert receiver.runs.list() == []
+        assert refusals(receiver) == [("box", 413)] * count
 
 
 def test_a_bomb_of_ten_gigabytes_is_refused_before_it_is_unpacked(send, receiver):
-    layer = gzip.compress(b"\0" * 2**28, 9) * 40  # 40 members of 256 MiB
+    layer = gzip.compress(b"\0" * 2**24, 9) * 640  # 640 members of 16 MiB
     answer = send(layer, headers={"Content-Encoding": "gzip"}, largest_run_unpacked_mib=8)
     assert answer.status_code == 413
     assert refusals(receiver) == [("box", 413)]
@@ -224,28 +224,26 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_what_is_malformed_is_refused_whole(send, receiver, body, what):
-    answer = send(MALFORMED[what](body))
-    assert answer.status_code == 422, answer.text
-    assert answer.json()["cure"]
-    assert receiver.runs.list() == []
-    assert receiver.devices.all() == {}
-    assert refusals(receiver) == [("box", 422)]
+def test_what_is_malformed_is_refused_whole(send, receiver, body):
+    for count, (what, malformed) in enumerate(MALFORMED.items(), 1):
+        answer = send(malformed(body))
+        assert answer.status_code == 422, (what, answer.text)
+        assert answer.json()["cure"], what
+        assert receiver.runs.list() == [], what
+        assert receiver.devices.all() == {}, what
+        assert refusals(receiver) == [("box", 422)] * count, what
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+def test_headers_that_do_not_fit_are_refused(send, receiver, body):
+    wrong = [
         ({"Content-Encoding": "gzip"}, 400),
         ({"Content-Encoding": "br"}, 415),
         ({"Content-Type": "text/plain"}, 415),
         ({"Idempotency-Key": "x" * 300}, 400),
-    ],
-)
-def test_headers_that_do_not_fit_are_refused(send, receiver, body, headers, status):
-    assert send(body, headers=headers).status_code == status
-    assert receiver.runs.list() == []
+    ]
+    for headers, status in wrong:
+        assert send(body, headers=headers).status_code == status, headers
+        assert receiver.runs.list() == []
 
 
 def test_a_gzip_stream_with_something_after_it_is_refused(send, receiver, body):

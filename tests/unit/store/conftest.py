@@ -35,6 +35,7 @@ from perfsvc.model import (
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
+from tests.conftest import USED
 
 
 @pytest.fixture(scope="session")
@@ -43,86 +44,6 @@ def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("template") / "template.db"
     Store.open(path).close()
     return str(path)
-
-
-SHAPE = """
-SELECT (SELECT string_agg(version_num, '') FROM alembic_version), md5(string_agg(part::text, ',' ORDER BY part::text))
-FROM (
-    SELECT relname, relkind, attname, atttypid, attnotnull, atthasdef
-    FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-    WHERE relnamespace = 'public'::regnamespace AND attnum > 0
-    UNION ALL
-    SELECT conname, contype, pg_get_constraintdef(oid), NULL, NULL, NULL FROM pg_constraint
-    WHERE connamespace = 'public'::regnamespace
-) AS part
-"""
-"""The revision of a database, and a digest of all columns, indexes and constraints."""
-USED = """
-SELECT relname FROM pg_class
-WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND pg_relation_size(oid) > 0
-    AND relname <> 'alembic_version'
-"""
-"""The tables that have or had rows."""
-COUNT_ANEW = """
-SELECT setval(format('%I.%I', schemaname, sequencename), 1, false) FROM pg_sequences WHERE last_value IS NOT NULL
-"""
-
-
-class EmptyDatabases:
-    """Databases on PostgreSQL with our tables and no rows; what a test gives back is emptied for the next test.
-
-    Creating and dropping a database takes the server fifty times as long as emptying it.
-    """
-
-    def __init__(self, databases: Any, template: str) -> None:
-        self._databases = databases
-        self._template = template
-        self._free: list[str] = []
-        with self._connected(template) as connection:
-            self._shape = connection.execute(SHAPE).fetchone()
-
-    def take(self) -> str:
-        return self._free.pop() if self._free else str(self._databases.create(self._template))
-
-    def give_back(self, name: str) -> None:
-        """Empty a database; drop it if a test has changed its tables."""
-        if self._is_emptied(name):
-            self._free.append(name)
-        else:
-            self._databases.drop(name)
-
-    def end(self) -> None:
-        while self._free:
-            self._databases.drop(self._free.pop())
-
-    def _is_emptied(self, name: str) -> bool:
-        import psycopg
-        from psycopg import sql
-
-        with self._connected(name) as connection:
-            if connection.execute(SHAPE).fetchone() != self._shape:
-                return False
-            try:
-                connection.execute("SET session_replication_role = replica")  # rows go in any order
-            except psycopg.errors.InsufficientPrivilege:
-                return False
-            for (used,) in connection.execute(USED).fetchall():
-                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(used)))
-                connection.execute(sql.SQL("VACUUM {}").format(sql.Identifier(used)))  # as if none had been there
-            connection.execute(COUNT_ANEW)
-            return not connection.execute(USED).fetchall()
-
-    def _connected(self, name: str) -> Any:
-        import psycopg
-
-        return psycopg.connect(self._databases.url(name), autocommit=True)
-
-
-@pytest.fixture(scope="session")
-def emptied(databases: Any, template_postgresql: str) -> Iterator[EmptyDatabases]:
-    held = EmptyDatabases(databases, template_postgresql)
-    yield held
-    held.end()
 
 
 ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"])
