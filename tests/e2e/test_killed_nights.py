@@ -33,7 +33,7 @@ main()
 """``perfsvc`` that kills itself instead of committing its N-th writing transaction, counted from 0. If it has fewer,
 its last line is their number."""
 MANY = 10_000
-KILLS = 10
+KILLS = 5
 """The number of commits at which a night is killed, evenly spread; ``tests/benchmarks/killed_nights.py`` kills at
 random moments."""
 STEPS = 3 * 2 + 2
@@ -153,11 +153,12 @@ def test_a_resumed_night_measures_only_what_is_not_stored(nights, undisturbed):
 
 
 def test_a_night_can_be_killed_several_times(nights, undisturbed):
-    expected, _ = undisturbed
-    kills, ended = 0, nights.killed(17)
+    expected, commits = undisturbed
+    each = commits // 3
+    kills, ended = 0, nights.killed(each)
     while ended.returncode == -signal.SIGKILL:
         kills += 1
-        ended = nights.killed(17, "--resume")
+        ended = nights.killed(each, "--resume")
     assert ended.returncode == 1, ended.stderr
     assert kills > 1
     assert nights.results == expected
