@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -196,6 +197,7 @@ def test_a_stopped_night_finishes_the_current_case_and_can_be_resumed(nights, un
     with nights.perfsvc.start("nightly") as process:
         while not nights.perfsvc.rows("select 1 from measurements where run_id = 2"):
             assert process.poll() is None, process.communicate()
+            time.sleep(0.02)  # asking all the time takes a core
         process.terminate()
         _, err = process.communicate(timeout=100)
     assert process.returncode == 128 + signal.SIGTERM, err
