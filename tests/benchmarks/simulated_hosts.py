@@ -45,7 +45,7 @@ from perfsvc.store import Store
 from perfsvc.suite import Selection
 
 DAYS = 180
-LEAST = 36
+LEAST = 24
 """The fewest days in which each planted event still has the days around it that it needs."""
 HOSTS = {"alpha": "Fake GPU", "beta": "Fake GPU"}
 """The model of each host's GPU."""
@@ -76,7 +76,7 @@ benchmark = Benchmark(
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n, flops=n),
     variants=[
         Variant(f"v{number}", source=f"v{number}.cu", entry="scale", grid=1, block=64, args=("out", "a", "n"))
-        for number in range(4)
+        for number in range(VARIANTS)
     ],
 )
 '''
@@ -184,9 +184,14 @@ class Received:
 
 
 class World:
-    """The repository, the database, and a folder with settings and a script of the fake GPU for each host."""
+    """The repository, the database, and a folder with settings and a script of the fake GPU for each host.
 
-    def __init__(self, folder: Path, seed: int, hosts: Mapping[str, str] = HOSTS) -> None:
+    It has two benchmarks of kernels with ``variants`` each, and ``functions`` benchmarks of one Python variant.
+    """
+
+    def __init__(
+        self, folder: Path, seed: int, hosts: Mapping[str, str] = HOSTS, *, variants: int = 4, functions: int = 3
+    ) -> None:
         self._hosts = hosts
         self.folder, self.suite, self.database = folder, folder / "repository" / "kernels", folder / "perfsvc.db"
         self._seed = seed
@@ -194,10 +199,10 @@ class World:
         self._case: dict[str, str] = {}  # of each digest
         self._now: dict[str, float] = {}  # of each case
         for number in range(2):
-            self._write(f"b{number}/bench.py", KERNELS)
-            for variant in range(4):
+            self._write(f"b{number}/bench.py", KERNELS.replace("VARIANTS", str(variants)))
+            for variant in range(variants):
                 self._write(f"b{number}/v{variant}.cu", f"// b{number} v{variant}\n{KERNEL}")
-        for number in range(3):
+        for number in range(functions):
             self._write(f"p{number}/bench.py", f"{PYTHON}\nNAME = 'p{number}'\n")
         self._git("init", "--quiet", "--initial-branch", "main")
         specs = suite.discover(self.suite).resolve(Selection(), "smoke")[0]

@@ -23,12 +23,15 @@ enabled = {page}
 class Nights:
     """A workplace with a suite of its own and a perfsvc.toml; ``usual`` and ``slower`` say what a night will find.
 
-    A folder that other nights left can be copied: the script lies beside the database, and so do the nights' files.
+    A folder that other nights left can be copied, or used again: the script lies beside the database, and so do the
+    nights' files.
     """
 
     def __init__(self, perfsvc, more="", page=False):
         self.perfsvc = perfsvc
-        self.suite = perfsvc.own("scale")
+        self.suite = perfsvc.folder / "scale"
+        if not self.suite.exists():
+            perfsvc.own("scale")
         self.settings(more, page=page)
         self.usual()
 
@@ -65,6 +68,11 @@ class Nights:
     def log(self, night):
         lines = (self.perfsvc.folder / "nights" / str(night) / "log.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
+
+
+def one_night(perfsvc):
+    """Run the usual night in an empty workplace, for tests that begin after it (the fixture ``prepared``)."""
+    Nights(perfsvc)(code=0)
 
 
 def copied(source: Path, target: Path) -> None:

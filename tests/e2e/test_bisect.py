@@ -44,20 +44,6 @@ def test_commits_that_do_not_touch_the_case_are_neither_built_nor_measured(histo
     assert (found["commits"], found["builds"], found["codes"]) == (17, 4, 4)
 
 
-def test_two_codes_need_a_single_comparison(history):
-    history.line("aaaaaaBBBBB")
-    found = history.bisect(good="HEAD~10", code=1)
-    assert subjects(found) == ["commit 6"]
-    assert (found["builds"], len(found["trials"])) == (2, 1)
-
-
-def test_a_slow_commit_that_was_fixed_later_is_not_blamed(history):
-    history.line("aBBaaaBB")
-    found = history.bisect(good="HEAD~7", code=1)
-    assert subjects(found) == ["commit 6"]
-    assert len(found["trials"]) == 1
-
-
 def test_the_table_shows_the_commit_and_the_effort(history):
     history.line("aabCC")
     ended = history.perfsvc(
@@ -109,15 +95,6 @@ def test_skipped_commits_that_may_hide_the_culprit_are_named(history):
         "no folder gpu/kernels",
     ]
     assert not found["proven"]
-
-
-def test_a_commit_with_a_wrong_result_is_skipped(history):
-    history.line("ab")
-    history.commit("wrong", "w", {"fault": "wrong"})
-    history.line("CC")
-    found = history.bisect(good="HEAD~4", code=1)
-    assert subjects(found) == ["wrong", "commit 0"]
-    assert "no correct result" in found["skipped"][0]["reason"]
 
 
 def test_commits_without_the_case_are_skipped_and_former_names_are_followed(history):
@@ -208,24 +185,6 @@ def test_noise_that_hides_the_difference_is_inconclusive(history):
     found = history.bisect("--seed", "1", good="HEAD~2", code=3)
     assert (found["verdict"], found["culprits"]) == ("inconclusive", [])
     assert found["trials"][0]["pairs"] == 12
-
-
-def test_the_first_of_two_steps_is_named_with_its_share(history):
-    for text, seconds in (("a", 1e-4), ("b", 1.05e-4), ("c", 1.05e-4), ("d", 1.1e-4)):
-        history.commit(text, text, {"seconds": seconds})
-    found = history.bisect(good="HEAD~3", code=1)
-    assert subjects(found) == ["b"]
-    assert found["proof"]["ratio"] == pytest.approx(1.05, rel=1e-6)
-    assert "bisect again for the rest" in found["reason"]
-
-
-def test_a_change_in_many_small_steps_blames_no_single_commit(history):
-    for step in range(10):
-        history.commit(f"step {step}", f"s{step}", {"seconds": 1e-4 * 1.01**step})
-    found = history.bisect("--threshold", "4.5%", good="HEAD~9", code=1)
-    assert subjects(found) == ["step 5"]
-    assert not found["proven"]
-    assert "several small changes" in found["reason"]
 
 
 def test_a_dirty_checkout_is_left_as_it_is(history):

@@ -12,7 +12,8 @@ from perfsvc.notify.notifier import AppriseNotifier
 from perfsvc.service.notify.notify import notify
 from perfsvc.store import RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
-from tests.e2e.test_bisect import CASE, History
+from tests.conftest import receiving
+from tests.e2e.history import CASE, History
 
 pytestmark = pytest.mark.slow  # several runs with A/B pairs
 
@@ -66,16 +67,32 @@ def nights(perfsvc, receiver):
     return Nights(perfsvc, receiver)
 
 
+@pytest.fixture(scope="module")
+def two_slowdowns():
+    """Return a function that prepares a workplace in which a case became four times slower twice, and what it keeps."""
+    kept = {}
+
+    def prepare(perfsvc):
+        with receiving() as receiver:
+            nights = Nights(perfsvc, receiver)
+            commits = [nights.commit("begin", "one", seconds(1))]
+            assert nights.night(code=0) == []
+            commits.append(nights.commit("repeat four times", "four", seconds(4)))
+            first = nights.night(code=1)
+            commits.append(nights.commit("repeat sixteen times", "sixteen", seconds(16)))
+            second = nights.night(code=1)
+        kept.update(times=nights.times, commits=[commit[:9] for commit in commits], messages=(first, second))
+
+    return prepare, kept
+
+
 @pytest.fixture
-def twice(nights):
+def twice(prepared, two_slowdowns, receiver):
     """Return the nights and their commits after a case became four times slower twice, with their messages."""
-    commits = [nights.commit("begin", "one", seconds(1))]
-    assert nights.night(code=0) == []
-    commits.append(nights.commit("repeat four times", "four", seconds(4)))
-    first = nights.night(code=1)
-    commits.append(nights.commit("repeat sixteen times", "sixteen", seconds(16)))
-    second = nights.night(code=1)
-    return nights, [commit[:9] for commit in commits], first, second
+    prepare, kept = two_slowdowns
+    nights = Nights(prepared(prepare), receiver)
+    nights.times = dict(kept["times"])
+    return nights, kept["commits"], *kept["messages"]
 
 
 def test_two_slowdowns_are_two_messages_and_two_steps_each_with_its_commits(twice):

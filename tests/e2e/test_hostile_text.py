@@ -1,10 +1,12 @@
 """Hostile text in every stored field, shown by every command in every format: nothing of it may be live.
 
 What is live is judged by real parsers. A document of hostile texts must have the structure of the same document of
-harmless texts: the same tags, attributes, rows and columns.
+harmless texts: the same tags, attributes, rows and columns. Each field gets a payload of each group of payloads, and
+each format gets all payloads.
 """
 
 import csv
+import functools
 import io
 import json
 import re
@@ -13,7 +15,6 @@ import sys
 import unicodedata
 import warnings
 from collections import Counter
-from functools import cached_property
 from html.parser import HTMLParser
 from unittest import mock
 from xml.etree import ElementTree as ET
@@ -30,7 +31,7 @@ from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.notify.notify import notify
 from perfsvc.store import Store
 from perfsvc.text import LONGEST_PARAGRAPH
-from tests.e2e.stored_text import HARMLESS, PAYLOADS, fill, replace_texts, stored
+from tests.e2e.stored_text import GROUPS, HARMLESS, PAYLOADS, fill, payload_of, replace_texts, stored
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,10 @@ def live_commands(text):
     return [line for line in text.splitlines() if line.lstrip().startswith("::")] + re.findall(r"##\w*\[", text)
 
 
+MARKERS = {("path", "d"), ("circle", "cx", "cy", "r"), ("rect", "height", "width", "x", "y")}
+"""The shapes of a point in a picture, which the series get in the order of their names."""
+
+
 class Structure(HTMLParser):
     """Counts the elements of pages with the names of their attributes, and keeps what may run or lead elsewhere."""
 
@@ -87,7 +92,8 @@ class Structure(HTMLParser):
         self.elements, self.live = Counter(), []
 
     def handle_starttag(self, tag, attributes):
-        self.elements[tag, *sorted(name for name, _ in attributes)] += 1
+        element = (tag, *sorted(name for name, _ in attributes))
+        self.elements["marker" if element in MARKERS else element] += 1
         for name, value in attributes:
             leads = name in {"href", "src", "action", "formaction", "srcset", "xlink:href"}
             if name.startswith("on") or (
@@ -127,17 +133,23 @@ def filled(tmp_path_factory):
 
 
 class Shown:
-    """A workplace whose database holds a payload in front of every text, and what commands show of it."""
+    """A workplace whose database holds a payload in front of every text, and what commands show of it.
+
+    Attributes:
+        payload: returns the payload that belongs to a text.
+        texts: the texts that have got a payload.
+    """
 
     def __init__(self, workplace, filled, payload):
-        self.perfsvc, self.payload = workplace, payload
+        self.perfsvc, self.payload, self.texts = workplace, payload, set()
         shutil.copy(filled, workplace.database)
         self.columns = replace_texts(workplace.database, self.change)
         ((self.case,),) = workplace.rows("SELECT name FROM cases WHERE variant = ?", self.change("shared"))
         self.written = 0
 
     def change(self, text):
-        return stored(f"{self.payload}{text}")
+        self.texts.add(text)
+        return stored(f"{self.payload(text)}{text}")
 
     def __call__(self, *arguments):
         ended = self.perfsvc(*arguments)
@@ -189,7 +201,7 @@ class Shown:
         self("plot", "3", "--output", path)
         return path.read_text()
 
-    @cached_property
+    @functools.cached_property
     def message(self):
         """Return the message of the newest night, as a target gets it."""
         notifier = FakeNotifier()
@@ -215,12 +227,12 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def harmless(filled, new_workplace):
-    return Shown(new_workplace(), filled, HARMLESS)
+    return Shown(new_workplace(), filled, lambda _: HARMLESS)
 
 
-@pytest.fixture(scope="module", params=PAYLOADS)
+@pytest.fixture(scope="module", params=GROUPS)
 def hostile(request, filled, new_workplace):
-    return Shown(new_workplace(), filled, PAYLOADS[request.param])
+    return Shown(new_workplace(), filled, functools.partial(payload_of, request.param))
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +253,16 @@ def test_most_stored_fields_are_hostile(harmless):
     assert len(harmless.columns) > 80
 
 
+def test_each_payload_is_in_one_group():
+    assert sorted(name for group in GROUPS.values() for name in group) == sorted(PAYLOADS)
+
+
+def test_each_payload_of_a_group_is_in_front_of_several_texts(hostile):
+    counts = Counter(map(hostile.payload, hostile.texts))
+    assert len(counts) > 1
+    assert min(counts.values()) > 12
+
+
 def test_nothing_is_live_on_a_terminal_or_in_a_log(hostile):
     for command, printed in hostile.tables():
         assert unseen(printed) == [], command
@@ -256,6 +278,8 @@ def test_json_has_the_full_texts_and_is_safe_to_print(hostile):
         texts += json.dumps(json.loads(printed))
     for written in ("an illegal access", "the GPU was shared", "slower in 8 pairs", "fewer warps", "bob"):
         assert json.dumps(hostile.change(written))[1:-1] in texts
+    for payload in map(hostile.payload, hostile.texts):
+        assert json.dumps(stored(payload))[1:-1] in texts
 
 
 def test_no_cell_of_csv_is_a_formula(hostile, expected):
@@ -342,8 +366,9 @@ def test_no_target_gets_a_live_mention(hostile, target, monkeypatch):
         assert unseen(text.replace("\u200b", "").replace("\r\n", "\n")) == []
 
 
-def test_the_log_of_a_night_is_json_and_safe_to_print(hostile, tmp_path):
-    written = f"{hostile.payload}an error"
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_the_log_of_a_night_is_json_and_safe_to_print(payload, tmp_path):
+    written = f"{PAYLOADS[payload]}an error"
     shown = mock.Mock()
     with NightLog(tmp_path, 1, shown) as log:
         log.report(written, case=written)

@@ -68,7 +68,7 @@ benchmark = Benchmark(
     ],
 )
 '''
-SOURCE = "TIMES = 20\n\n\ndef from_file(x, y):\n    for _ in range(TIMES):\n        y[:] = 2 * x\n"
+SOURCE = "TIMES = 5\n\n\ndef from_file(x, y):\n    for _ in range(TIMES):\n        y[:] = 2 * x\n"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_functions_get_tensors_of_their_dtype_and_their_results_are_checked(work
 def test_a_slower_python_file_is_confirmed_as_the_code(workplace):
     run(workplace, "--select", "*/file", "--replicas", "3", code=0)
     source = workplace.folder / "suite" / "twice" / "twice.py"
-    source.write_text(SOURCE.replace("TIMES = 20", "TIMES = 100"), encoding="utf-8")
+    source.write_text(SOURCE.replace("TIMES = 5", "TIMES = 25"), encoding="utf-8")
     ended = run(workplace, "--select", "*/file", "--replicas", "3", "--confirm", code=1)
     assert [cause for (cause,) in workplace.rows("select cause from confirmations")] == ["kernel"], ended.out
     names = workplace.rows("select distinct name from binary_files where role = 'source'")

@@ -59,10 +59,14 @@ PLAIN = 'np.multiply(arrays["x"], 2, out=arrays["y"])'
 
 
 class Nights:
-    """Nights of one Python variant, each in processes of its own, and a folder on Python's path."""
+    """Nights of one Python variant, and a folder on Python's path.
 
-    def __init__(self, perfsvc, receiver):
-        self.perfsvc, self.receiver = perfsvc, receiver
+    Args:
+        run: runs a command, in this process or in one of its own, which finds what lies in that folder.
+    """
+
+    def __init__(self, perfsvc, receiver, run):
+        self.perfsvc, self.receiver, self.run = perfsvc, receiver, run
         self.bench = perfsvc.folder / "suite" / "twice" / "bench.py"
         self.bench.parent.mkdir(parents=True)
         self.path = perfsvc.folder / "path"
@@ -103,7 +107,7 @@ class Nights:
     def __call__(self, code):
         """Run a night; return the messages that it sent."""
         before = len(self.receiver.received)
-        self.perfsvc.process("nightly", code=code)
+        self.run("nightly", code=code)
         return [request.json for request in self.receiver.received[before:]]
 
     def findings(self):
@@ -115,7 +119,13 @@ class Nights:
 
 @pytest.fixture
 def nights(perfsvc, receiver):
-    return Nights(perfsvc, receiver)
+    return Nights(perfsvc, receiver, perfsvc)
+
+
+@pytest.fixture
+def installed(perfsvc, receiver):
+    """Nights in processes of their own, whose variants import modules of the folder on Python's path."""
+    return Nights(perfsvc, receiver, perfsvc.process)
 
 
 def test_a_python_variant_that_gets_slower_is_confirmed_in_pairs_and_reported_that_night(nights):
@@ -141,35 +151,35 @@ def test_comments_and_other_functions_of_the_file_are_the_same_code(nights):
     nights.change("def double(arrays, stream):", 'def double(arrays, stream):  # faster\n    """Double it."""\n')
     nights.change('arrays["y"][:] *= 2', 'arrays["y"][:] *= 2.0')
     nights(None)
-    nights.perfsvc.process("confirm", CASE, "--device", "cpu", code=0)
+    nights.run("confirm", CASE, "--device", "cpu", code=0)
     assert {(cause in {"noise", "environment"}, same) for cause, _, same in nights.confirmations()} == {(True, 1)}
 
 
-def test_a_package_that_got_slower_is_the_toolchain(nights):
-    nights.write(imports="import twofold", body='twofold.work(arrays["x"], arrays["y"])', repeat=1)
-    nights.install("3.4.0", repeat=50)
-    assert nights(0) == []
-    nights.install("3.5.0", repeat=300)
-    (message,) = nights(1)
+def test_a_package_that_got_slower_is_the_toolchain(installed):
+    installed.write(imports="import twofold", body='twofold.work(arrays["x"], arrays["y"])', repeat=1)
+    installed.install("3.4.0", repeat=50)
+    assert installed(0) == []
+    installed.install("3.5.0", repeat=300)
+    (message,) = installed(1)
     assert "twofold 3.4.0 → 3.5.0" in message["message"]
-    assert nights.findings() == [("toolchain", "twofold 3.4.0 → 3.5.0", "open")]
-    ((cause, reason, same_code),) = nights.confirmations()
+    assert installed.findings() == [("toolchain", "twofold 3.4.0 → 3.5.0", "open")]
+    ((cause, reason, same_code),) = installed.confirmations()
     assert (cause, same_code) == ("toolchain", 0)
     assert "the packages of that time are gone, so the two cannot be measured in A/B pairs" in reason
-    assert nights(1) == []
+    assert installed(1) == []
 
 
-def test_a_module_of_the_author_is_code_and_is_measured_as_it_was(nights):
-    nights.write(imports="import helpers", body='helpers.work(arrays["x"], arrays["y"])', repeat=1)
+def test_a_module_of_the_author_is_code_and_is_measured_as_it_was(installed):
+    installed.write(imports="import helpers", body='helpers.work(arrays["x"], arrays["y"])', repeat=1)
     work = "import numpy\n\ndef work(x, y):\n    for _ in range({}):\n        numpy.multiply(x, 2, out=y)\n"
-    (nights.path / "helpers.py").write_text(work.format(50))
-    assert nights(0) == []
-    (nights.path / "helpers.py").write_text(work.format(300))
-    (message,) = nights(1)
+    (installed.path / "helpers.py").write_text(work.format(50))
+    assert installed(0) == []
+    (installed.path / "helpers.py").write_text(work.format(300))
+    (message,) = installed(1)
     assert CASE in message["title"]
-    ((cause, reason, same_code),) = nights.confirmations()
+    ((cause, reason, same_code),) = installed.confirmations()
     assert (cause, same_code) == ("kernel", 0), reason
-    assert nights.perfsvc.rows("select count(*) from binary_files where role = 'python'") >= [(2,)]
+    assert installed.perfsvc.rows("select count(*) from binary_files where role = 'python'") >= [(2,)]
 
 
 LATENCY = """pass
@@ -191,24 +201,24 @@ def test_a_variant_that_measures_itself_is_measured_again(nights):
     assert [cause for cause, *_ in nights.confirmations()] == ["kernel"]
 
 
-def test_a_package_that_changed_as_the_gpu_got_slower_is_not_blamed(nights):
-    nights.write(imports="import twofold", body='twofold.work(arrays["x"], arrays["y"])', repeat=1)
-    nights.install("3.4.0", repeat=1)
-    bench = nights.perfsvc.own("scale") / "scale" / "bench.py"
+def test_a_package_that_changed_as_the_gpu_got_slower_is_not_blamed(installed):
+    installed.write(imports="import twofold", body='twofold.work(arrays["x"], arrays["y"])', repeat=1)
+    installed.install("3.4.0", repeat=1)
+    bench = installed.perfsvc.own("scale") / "scale" / "bench.py"
     bench.write_text(bench.read_text().replace("variants=[", "variants=[*(variant(f'v{i}') for i in range(5)),"))
-    shutil.copytree(bench.parent, nights.bench.parents[1] / "scale")
-    settings = SETTINGS.replace('"cpu"', f'"fake:{nights.perfsvc.script.name}"')
-    (nights.perfsvc.folder / "perfsvc.toml").write_text(settings)
-    nights.perfsvc.play({"*": {"seconds": 1e-4}})
-    assert nights(0) == []
-    nights.install("3.5.0", repeat=1)
-    nights.perfsvc.play({"*": {"seconds": 1.05e-4}})
-    (message,) = nights(None)
+    shutil.copytree(bench.parent, installed.bench.parents[1] / "scale")
+    settings = SETTINGS.replace('"cpu"', f'"fake:{installed.perfsvc.script.name}"')
+    (installed.perfsvc.folder / "perfsvc.toml").write_text(settings)
+    installed.perfsvc.play({"*": {"seconds": 1e-4}})
+    assert installed(0) == []
+    installed.install("3.5.0", repeat=1)
+    installed.perfsvc.play({"*": {"seconds": 1.05e-4}})
+    (message,) = installed(None)
     assert "environment" in message["message"]
-    ((cause, reason, _),) = nights.confirmations()
+    ((cause, reason, _),) = installed.confirmations()
     assert cause == "unconfirmed"
     assert "so it may be twofold 3.4.0 → 3.5.0, or what moved other cases of the GPU" in reason
-    assert [cause for cause, *_ in nights.findings()] == ["environment"]
+    assert [cause for cause, *_ in installed.findings()] == ["environment"]
 
 
 LAUNCHED = '''"""Twice a vector, which every block computes as a whole."""

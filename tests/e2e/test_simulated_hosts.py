@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.store import Store
 
-pytestmark = pytest.mark.slow  # some seventy nights
+pytestmark = pytest.mark.slow  # some fifty nights
 
 BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
@@ -20,7 +20,8 @@ def test_each_planted_event_arrives_once_and_nothing_else(tmp_path, monkeypatch)
     simulated = importlib.import_module("simulated_hosts")
     plan = simulated.planned(simulated.LEAST)
     with simulated.webhook() as (address, posts):
-        received = list(simulated.live(simulated.World(tmp_path, seed=1), plan, address, posts))
+        world = simulated.World(tmp_path, seed=1, variants=2, functions=2)
+        received = list(simulated.live(world, plan, address, posts))
     assert [claim for claim in simulated.check(plan, received) if not claim.holds] == []
     with Store.open(tmp_path / "perfsvc.db") as store:
         stages = [stage.message for night in store.nights.list() for stage in night.stages if stage.name == "findings"]

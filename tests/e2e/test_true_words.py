@@ -21,12 +21,20 @@ LITTLE, MUCH = {"seconds": 1.04e-4}, {"seconds": 4e-4}
 DIGESTS = "select distinct sha256 from binary_files"
 
 
-@pytest.fixture
-def nights(perfsvc, receiver):
+def one_night(perfsvc):
+    perfsvc.environment["TEAM_URL"] = "json://127.0.0.1:9/"  # it gets nothing from the usual night
+    Nights(perfsvc, SETTINGS, page=True)(code=0)
+
+
+def with_receiver(perfsvc, receiver):
+    """Return the nights of a prepared workplace, which send to a receiver."""
     perfsvc.environment["TEAM_URL"] = receiver.address()
-    nights = Nights(perfsvc, SETTINGS, page=True)
-    nights(code=0)
-    return nights
+    return Nights(perfsvc, SETTINGS, page=True)
+
+
+@pytest.fixture
+def nights(prepared, receiver):
+    return with_receiver(prepared(one_night), receiver)
 
 
 def slow_down(nights, **variants):
@@ -141,15 +149,18 @@ def test_every_case_of_a_finding_has_its_own_reason_under_its_own_number(nights,
 # --- why there is no finding -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def dirty(perfsvc, receiver):
-    """A suite in a repository that was measured once, and then changed and not committed: beta is slower."""
-    perfsvc.environment["TEAM_URL"] = receiver.address()
+def measured_once(perfsvc):
     nights = Nights(perfsvc, SETTINGS, page=True)
     author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "first")):
         subprocess.run(["git", "-C", nights.suite, *author, *arguments], check=True, capture_output=True)
     perfsvc.fake("--replicas", "2", suite=nights.suite, code=0)
+
+
+@pytest.fixture
+def dirty(prepared, receiver):
+    """A suite in a repository that was measured once, and then changed and not committed: beta is slower."""
+    nights = with_receiver(prepared(measured_once), receiver)
     slow_down(nights, beta=LITTLE)
     return nights
 

@@ -120,6 +120,12 @@ def test_the_larger_of_two_steps_is_named():
     assert names(search(["1.0 a", "1.02 b", "1.02 c", "1.1 d", "1.1 e"], StandInGpu(), threshold=0.01)) == ["c3"]
 
 
+def test_a_change_in_many_small_steps_blames_no_single_commit():
+    bisection = search([f"{1.01**step} {step}" for step in range(10)], StandInGpu(), threshold=0.045)
+    assert (names(bisection), bisection.proven) == (["c5"], False)
+    assert "several small changes" in bisection.reason
+
+
 def test_commits_hidden_by_noise_are_skipped_with_the_reason():
     bisection = search(["1.0 a", "1.0 b", "wild c", "1.06 d"], StandInGpu(between=0.001), threshold=0.03)
     assert names(bisection) == ["c2", "c3"]
