@@ -244,8 +244,9 @@ def tab_to(page, locator):
     raise AssertionError(f"200 times Tab do not lead to {locator}")
 
 
-def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window):
-    shown = window("served")
+@pytest.mark.parametrize("way", ["files", "served"])
+def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window, way):
+    shown = window(way)
     page = shown.page
     shown.open("index.html")
     tab_to(page, page.locator("section:has(#new) tbody a").first)
