@@ -24,6 +24,7 @@ def test_clients_and_nights_at_once_meet_no_error(kind, tmp_path):
         command.append("--postgresql")
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=380)
     assert ended.returncode in {0, 1}, ended.stderr  # 1 if this machine was too slow
+    assert (tmp_path / "found.json").exists(), ended.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     values = {claim["what"]: claim["value"] for claim in found["claims"]}
     assert (values["failed requests"], values["faults of the nights"]) == (0, 0), ended.stdout + ended.stderr
