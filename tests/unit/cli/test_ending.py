@@ -34,6 +34,14 @@ cli.main()
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
+@pytest.fixture(autouse=True)
+def no_signal_is_ignored():
+    """A child takes over what its parent ignores, and ``nohup`` ignores a signal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def ended(body, **options):
     """Run a command with this body, and return how it ended."""
     return subprocess.run(
