@@ -34,7 +34,8 @@ def series(visit, site, names):
     return opened
 
 
-@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1600, "light")])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1600])
 def test_each_kind_of_page_is_quiet_asks_for_nothing_elsewhere_fits_and_shows_markup_as_text(
     visit, kinds, site, width, theme
 ):

@@ -318,8 +318,7 @@ def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
 def _summary(report: RunReport) -> Text:
     """Return the last line of a run: how many cases have each status, how many are over budget, and the verdicts.
 
-    A case has a verdict on its time, and can have others on its metrics. The line then says how many verdicts are on
-    what.
+    A case has a verdict on its time, and can have others on its metrics. The line then counts both kinds of verdicts.
     """
     numbers = Counter(row.status for row in report.rows if row.status)
     counts = [f"{numbers[status]} {status.value}" for status in Status if numbers[status]]

@@ -113,16 +113,14 @@ class Real(TypeDecorator[float]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
         """Return a function that converts a value from the driver to Python."""
-        if dialect.name != "sqlite":
-            return super().result_processor(dialect, coltype)
+        return self.read if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
-        def read(value: Any) -> Any:
-            if type(value) is float or value is None:
-                return value
-            known = readable_number(value)
-            return self.instead if known is None else known
-
-        return read
+    def read(self, value: Any) -> Any:
+        """Return a value of SQLite, or what stands for it if it is damaged."""
+        if type(value) is float or value is None:
+            return value
+        known = readable_number(value)
+        return self.instead if known is None else known
 
 
 class Whole(Real):
@@ -131,18 +129,12 @@ class Whole(Real):
     impl = Integer
     cache_ok = True
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Return a function that converts a value from the driver to Python."""
-        if dialect.name != "sqlite":
-            return super().result_processor(dialect, coltype)
-
-        def read(value: Any) -> Any:
-            if type(value) is int or value is None:
-                return value
-            readable_number(str(value))  # reports it: SQLite stores a whole number as an integer
-            return self.instead
-
-        return read
+    def read(self, value: Any) -> Any:
+        """Return a value of SQLite, or what stands for it if it is damaged."""
+        if type(value) is int or value is None:
+            return value
+        readable_number(str(value))  # reports it: SQLite stores a whole number as an integer
+        return self.instead
 
 
 class Amount(Whole):
