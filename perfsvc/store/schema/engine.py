@@ -369,6 +369,13 @@ def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) ->
 def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Insert rows, which have the same columns, and return their ids in the order of the rows."""
     number = table.__table__.c.id
+    if connection.dialect.name == POSTGRESQL:
+        # Not by RETURNING: psycopg would parse the statement with the values of all rows anew each time, for as long as
+        # all other work of storing them takes.
+        next_id = func.nextval(func.pg_get_serial_sequence(table.__tablename__, number.name))
+        ids = list(connection.scalars(select(next_id).select_from(func.generate_series(1, len(rows)))))
+        connection.execute(insert(table), [{number.name: own, **row} for own, row in zip(ids, rows, strict=True)])
+        return ids
     return list(connection.scalars(insert(table).returning(number, sort_by_parameter_order=True), rows))
 
 
