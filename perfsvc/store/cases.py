@@ -361,7 +361,7 @@ def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> 
     """
     query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason).where(Exclusions.included_at.is_(None))
     if runs is not None:
-        query = query.where(Exclusions.run_id.in_(set(runs)))
+        query = query.where(among(connection, Exclusions.run_id, set(runs)))
     return {(run, case): reason for run, case, reason in connection.execute(query)}
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import case as sql_case
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
 from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
 from perfsvc.store.schema.newest_rows import newest_rows, places
 from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, numbers, read_columns, read_together, shares
@@ -51,7 +51,7 @@ def histories(
         errors: whether to return the errors of results too.
         names: makes the series; None to read all names.
     """
-    measured = (Measurements.run_id.in_(runs), *where)
+    measured = (among(connection, Measurements.run_id, runs), *where)
     rows = _Rows.of(connection, _read_rows(connection, _rows_of(*measured, errors=errors)), errors=errors)
     query = _named_metrics().join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
     return _split_by_series(connection, measured, rows, [_read_named(connection, query)], names)
