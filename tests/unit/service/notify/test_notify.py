@@ -180,6 +180,32 @@ def test_a_night_killed_after_the_notification_is_reported_by_the_next_night_onc
         assert all("prune: the night was killed or stopped at this stage (in night 1)" in body for body in bodies)
 
 
+def test_a_night_killed_between_its_notification_and_its_pruning_is_reported_by_the_next_night_once(nights):
+    for day in range(3):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        nights.store.nights.end(night, RunState.INTERRUPTED, None)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 1)
+        assert all("notify: the night was killed or stopped after this stage (in night 1)" in body for body in bodies)
+
+
+def test_nights_killed_before_their_notification_are_reported_by_the_next_night_once(nights):
+    for day in (0, 1):
+        killed = nights.begin("", day=day)
+        nights.store.nights.put_stage(killed, StageRow("run", 11, StageState.RUNNING, STARTED))
+        nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    for day in (2, 3):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 2)
+        assert all("run: the night was killed or stopped at this stage (in night 2)" in body for body in bodies)
+        assert not any("(in night 1)" in body for body in bodies)
+
+
 def test_another_host_does_not_report_that_a_night_still_prunes(nights):
     here = nights.begin("")
     nights.notify(here, None)
