@@ -85,6 +85,13 @@ def test_a_gpu_shows_its_troubles_and_its_peak(nights, tonight, names):
     assert "1.700 GHz" in page
 
 
+def test_the_heading_of_the_devices_is_true_of_the_cpu_device(nights, tonight, names):
+    nights.night({names.tiled: 1e-4})
+    page = tonight()
+    assert ">Devices</h2>" in page
+    assert ">GPUs<" not in page
+
+
 def test_moved_series_are_listed_worst_first(nights, tonight, names):
     nights.night({names.tiled: 1e-4, names.naive: 1e-4})
     run = nights.night({names.tiled: 1.2e-4, names.naive: 1e-4})
