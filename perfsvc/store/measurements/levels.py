@@ -199,15 +199,18 @@ def _read(
     measured = (Measurements.run_id == run, *where)
     with connection.execute(_rows_of(*measured)) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
-        rows = _readable(result.cursor.fetchall())
+        every_row = result.cursor.fetchall()
+    rows = _readable(every_row)
     if not rows:
         return None
+    # Conditions may have left damaged rows out.
+    failures = lost_failures(connection, [run]) if where or len(rows) < len(every_row) else []
     cases, devices, states, ids, ok, stored_replicas, stored_medians, stored_errors, blobs = zip(*rows, strict=True)
     replicas, medians, errors = map(numbers, (stored_replicas, stored_medians, stored_errors))
     identity = [np.array(cases), np.array(devices), np.array(list(map(_CODE_OF_STATE.__getitem__, states)))]
     firsts = np.flatnonzero(is_first := changes(*identity))
     row_ids, group = np.array(ids), np.cumsum(is_first) - 1
-    lost = list(cells_of(lost_failures(connection, [run]), group, np.full(group.size, run), *identity, replicas))
+    lost = list(cells_of(failures, group, np.full(group.size, run), *identity, replicas))
     is_good_group = np.logical_and.reduceat(np.array(ok) == 1, firsts)
     is_good_group[[place for place, _, _ in lost]] = False
     is_good = is_good_group[group]
