@@ -20,6 +20,7 @@ from perfsvc.store.cases import (
     lineage_of,
     namesakes_of,
     own_name,
+    present_cases_of,
     reason_of_exclusion,
     reasons_of_exclusion,
 )
@@ -127,6 +128,14 @@ class SeriesStore:
             rows = connection.execute(query.order_by(Cases.version, Cases.former.desc(), Cases.id)).all()
         present = {row.lineage_id: case_of(row.benchmark, row.variant, row.point, row.version) for row in rows}
         return {row.name: present[row.lineage_id] for row in rows}
+
+    def names_in(self, run: int) -> dict[str, Case]:
+        """Return the cases that a run measured, under their present names, by the names that they had in the run."""
+        of_run = select(Measurements.case_id).where(Measurements.run_id == run)
+        with self._database.reading() as connection:
+            names = dict(connection.execute(select(Cases.id, Cases.name).where(Cases.id.in_(of_run))).all())
+            present = present_cases_of(connection, names)
+        return {names[number]: case for number, case in present.items()}
 
     def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
         """Return the medians and metrics of a case in each run, oldest first, on one device or all.

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -80,14 +81,14 @@ class Nights:
         self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
         self.store.nights.end(night, RunState.FINISHED, 0)
 
-    def measure(self, night, verdict, *, finding=False):
+    def measure(self, night, verdict, *, finding=False, series=SERIES):
         """Store a run of a night with a verdict on one case, and with a finding if wanted."""
         run = self.store.runs.begin(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
         self.store.devices.put(GPU)
-        result = Measurement(SERIES.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
+        result = Measurement(series.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
         environment = Environment("580.1", "nvcc 13.0", 700.0)
         self.store.measurements.put(run, [MeasurementEntry(result, environment, Work())])
-        judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
+        judged = Judgement(series, verdict, ratio=1.1, cause=Cause.KERNEL)
         self.store.verdicts.put(run, [judged])
         if finding:
             suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
@@ -303,6 +304,15 @@ def test_a_night_without_news_sends_an_undelivered_message(nights):
         nights.notify(first, notifier)
     nights.end(first)
     assert nights.notify(nights.begin(failed="", day=1), notifier) == "sent to team"
+
+
+def test_a_case_that_still_fails_under_a_new_name_is_not_reported_again(nights):
+    renamed = replace(SERIES, case=replace(SERIES.case, variant="gamma", formerly=("beta",)))
+    for day, series, sent in ((0, SERIES, "sent to me, team"), (1, renamed, "nothing new")):
+        night = nights.begin("", day=day)
+        nights.measure(night, Verdict.BROKEN, series=series)
+        assert nights.notify(night, FakeNotifier()) == sent
+        nights.end(night)
 
 
 def test_a_refused_message_does_not_block_later_ones(nights):
