@@ -3,7 +3,10 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import Verdict
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.exclusions import exclude
 from perfsvc.service.results import stored_report
+from perfsvc.store import RunState
 
 
 @pytest.fixture
@@ -167,3 +170,16 @@ def test_stored_verdicts_on_a_reused_name_keep_it(story, renamed):
     assert {name: case.id for name, case in story.store.series.names_in(run).items()} == {
         case.id: case.id for case in (story.tiled, renamed)
     }
+
+
+def test_an_exclusion_keeps_the_verdicts_on_a_case_that_was_renamed_later(story, renamed):
+    def night(case):
+        run = story.run(case)
+        story.store.runs.end(run, RunState.FINISHED)
+        story.store.verdicts.put(run, judge_run(story.store, run, threshold=None))
+        return run
+
+    first, second, third, _ = night(story.tiled), night(story.tiled), night(story.tiled), night(renamed)
+    exclude(story.store, first, (), reason="a hot GPU")
+    (judged,) = story.store.verdicts.of_run(third)
+    assert (judged.series.case.variant, judged.baseline_run) == ("shared", second)
