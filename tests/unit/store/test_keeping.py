@@ -337,3 +337,22 @@ def test_a_failed_replica_of_which_only_the_run_is_known_counts_for_each_incompl
             connection.execute("UPDATE measurements SET case_id = 'x', device_id = 'y' WHERE replica = 1")
         assert {level.status for level in store.series.levels(run).values()} == {Status.FAILED}
         assert {history[0].status for history in store.series.histories([run]).values()} == {Status.FAILED}
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_an_exclusion_of_a_damaged_case_does_not_exclude_the_whole_run(place, new_story, caplog):
+    report_damaged.cache_clear()
+    with Store.open(place) as store:
+        story = new_story(store)
+        run = story.begin()
+        for case, status in ((story.tiled, Status.FAILED), (story.naive, Status.OK)):
+            story.put(run, case, status=status, reason="it crashed")
+        store.runs.end(run, RunState.FINISHED)
+        store.exclusions.exclude(run, {story.naive}, by="me", reason="a hot GPU")
+        with closing(sqlite3.connect(place)) as connection, connection:
+            connection.execute("UPDATE exclusions SET case_id = 'odd'")
+        assert store.series.levels(run)[story.series(story.tiled)].status is Status.FAILED
+        assert [history[0].excluded for history in store.series.histories([run]).values()] == ["", ""]
+        assert [row.why_excluded for row in store.runs.list()] == [""]
+        assert store.exclusions.all() == []
+    assert "the number 'odd' is damaged" in caplog.text
