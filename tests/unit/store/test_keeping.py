@@ -320,6 +320,10 @@ def test_a_failed_replica_counts_though_its_row_is_damaged(place, new_story, col
         assert store.series.measured(runs[1])[bad] is False
         assert store.series.measured(runs[1])[good] is True
         if column != "cache":  # which stops commands
+            before, after = store.series.case_history(story.tiled.id)
+            assert is_counted(after)
+            assert (len(before.times), after.times) == (3, ())
+            assert [in_run.status for in_run in store.series.case_history(story.naive.id)] == [Status.OK, Status.OK]
             verdicts = {judged.series: judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
             assert verdicts[bad] is Verdict.BROKEN
             assert verdicts[good] is not Verdict.BROKEN
