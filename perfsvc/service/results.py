@@ -18,7 +18,8 @@ PART = 50_000
 def stored_report(store: Store, run: int) -> RunReport:
     """Return everything that the store holds about the results of a run."""
     table = frames.frame(store.measurements.columns([run]))
-    report = run_report(run, table, store.verdicts.of_run(run), store.measurements.batch_counts(run))
+    verdicts, batches = store.verdicts.of_run(run), store.measurements.batch_counts(run)
+    report = run_report(run, table, verdicts, batches, store.series.names_in(run))
     confirmations = store.confirmations.of_run(run)
     return replace(
         report,

@@ -354,15 +354,23 @@ def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
     return ~excluded.correlate_except(Exclusions)
 
 
+HAS_CASE_OR_NONE = or_(Exclusions.case_id.is_(None), Cases.id.is_not(None))
+"""The condition, for exclusions that are joined with their cases, that a row is readable: no case is the whole run."""
+
+
 def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> dict[tuple[int, int | None], str]:
     """Return the reasons of exclusions by run and case; the case is None if the whole run is excluded.
 
-    ``runs`` limits the exclusions to some runs; None means all runs.
+    ``runs`` limits the exclusions to some runs; None means all runs. An exclusion whose case is damaged excludes
+    nothing, and above all not the whole run.
     """
-    query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason).where(Exclusions.included_at.is_(None))
+    is_whole = Exclusions.case_id.is_(None)
+    query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason, is_whole)
+    query = query.where(Exclusions.included_at.is_(None))
     if runs is not None:
         query = query.where(among(connection, Exclusions.run_id, set(runs)))
-    return {(run, case): reason for run, case, reason in connection.execute(query)}
+    rows = connection.execute(query)
+    return {(run, case): reason for run, case, reason, whole in rows if whole or case is not None}
 
 
 def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int, case: int) -> str:

@@ -8,8 +8,9 @@ import zlib
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
@@ -24,7 +25,7 @@ from perfsvc.model import (
     digest,
 )
 from perfsvc.store.binaries import put_artifact
-from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
+from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case, with_series
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, damaged, new_id
@@ -103,17 +104,19 @@ class ProfileStore:
             new_id(connection, Explanations, row)
 
     def explanations(self, run: int) -> list[CaseExplanation]:
-        """Return the explanations of a run's slower cases, oldest first."""
+        """Return the explanations of a run's slower cases under their present names, oldest first."""
+        of_run = with_series(Explanations, Explanations.run_id).where(Explanations.run_id == run)
         with self._database.reading() as connection:
-            return _explanations(connection, Explanations.run_id == run)
+            return _explanations(connection, of_run)
 
     def explanations_of(self, case: str) -> list[CaseExplanation]:
-        """Return the explanations of a case under all its names, oldest run first.
+        """Return the explanations of a case under all its names, which they keep, oldest run first.
 
         Raises ``NotMeasuredError`` if the case is unknown.
         """
         with self._database.reading() as connection:
-            return _explanations(connection, Cases.lineage_id == lineage_of(connection, case))
+            of_case = with_case(Explanations).where(Cases.lineage_id == lineage_of(connection, case))
+            return _explanations(connection, of_case)
 
 
 def _put(connection: Connection, result: ProfileResult, report_sha256: str | None) -> int:
@@ -229,9 +232,8 @@ def reasons_of(explanation: int, content: str) -> tuple[Reason, ...]:
         raise damaged(f"the list of reasons of explanation {explanation}") from error
 
 
-def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[CaseExplanation]:
-    """Return the explanations that meet some conditions, oldest run first."""
-    query = with_case(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
+def _explanations(connection: Connection, query: Select[Any]) -> list[CaseExplanation]:
+    """Return the explanations that a query with the columns of their cases selects, oldest run first."""
     return [
         CaseExplanation(
             case_of(row.benchmark, row.variant, row.point, row.version),
@@ -245,5 +247,5 @@ def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[C
             reason=row.reason,
             profiles=(row.baseline_profile_id, row.candidate_profile_id),
         )
-        for row in connection.execute(query)
+        for row in connection.execute(query.order_by(Explanations.run_id, Explanations.id))
     ]

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, delete, exists, func, or_, select, te
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import IS_ACCEPTED, levels_to_keep
 from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
-from perfsvc.store.cases import judged
+from perfsvc.store.cases import HAS_CASE_OR_NONE, judged
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, Database, among
@@ -318,7 +318,7 @@ def _excluded(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
     query = (
         select(Exclusions.run_id, Cases.lineage_id)
         .outerjoin(Cases, Cases.id == Exclusions.case_id)
-        .where(Exclusions.included_at.is_(None))
+        .where(Exclusions.included_at.is_(None), HAS_CASE_OR_NONE)
     )
     excluded = [(run, lineage) for run, lineage in connection.execute(query)]
     return {run for run, lineage in excluded if lineage is None}, {pair for pair in excluded if pair[1] is not None}

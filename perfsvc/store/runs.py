@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
-from perfsvc.store.cases import case_id, device_id, judged, of_cases, present_cases
+from perfsvc.store.cases import HAS_CASE_OR_NONE, case_id, device_id, judged, of_cases, present_cases
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, new_id
@@ -292,7 +292,7 @@ def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list
     query = (
         select(Exclusions, Cases.name)
         .outerjoin(Cases, Cases.id == Exclusions.case_id)
-        .where(*where)
+        .where(*where, HAS_CASE_OR_NONE)
         .order_by(Exclusions.id)
     )
     return [

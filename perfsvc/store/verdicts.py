@@ -31,6 +31,7 @@ from perfsvc.store.cases import (
     judged,
     namesakes_of,
     own_name,
+    present_cases_of,
     series_of,
     with_series,
 )
@@ -93,12 +94,14 @@ class VerdictStore:
                 connection.execute(insert(Verdicts), rows)
 
     def of_run(self, run: int, cases: Collection[Case] | None = None) -> list[Judgement]:
-        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then.
+        """Return the verdicts on a run's series, except excluded ones, under the present names of their cases.
 
         With ``cases``, only the verdicts on these cases are returned.
         """
         query = (
             select(
+                Verdicts.case_id,
+                Cases.former,
                 *CASE_COLUMNS,
                 Devices.uuid,
                 Devices.model,
@@ -130,11 +133,12 @@ class VerdictStore:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(connection, Verdicts.case_id, ids))
             rows = connection.execute(query).all()
+            has_former = any(former for _, former, *_ in rows)
+            present = present_cases_of(connection, {number for number, *_ in rows}) if has_former else {}
         # The columns are in the order of the fields: a night has ten thousands of verdicts, and names take long.
         return [
-            Judgement(Series(case_of(benchmark, variant, point, version), *of_series), *of_verdict)
-            for benchmark, variant, point, version, *others in rows
-            for of_series, of_verdict in [(others[:4], others[4:])]
+            Judgement(Series(present.get(number) or case_of(*others[:4]), *others[4:8]), *others[8:])
+            for number, _, *others in rows
         ]
 
     def runs(self, runs: Collection[int]) -> set[int]:

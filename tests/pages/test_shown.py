@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -12,7 +13,7 @@ from perfsvc.model import Environment, Verdict
 from perfsvc.report import wording
 from perfsvc.report.pages import views
 from perfsvc.report.pages.numbers import rounded
-from perfsvc.report.pages.site import series_page
+from perfsvc.report.pages.site import benchmark_page, series_page
 from perfsvc.report.pages.spark import HEIGHT, MOST_VALUES, spark
 from perfsvc.service.dashboard.build import build
 from perfsvc.store import RunState, StageRow, StageState
@@ -75,6 +76,22 @@ def test_a_series_without_a_correct_result_has_a_page_with_the_reason(nights, tm
     assert 'id="levels"' not in page
 
 
+@pytest.mark.parametrize("measured", [False, True])
+def test_pages_of_a_case_that_was_never_measured_say_so_and_draw_nothing(nights, tmp_path, names, measured):
+    sizes = [replace(names.naive, point=(("n", n),)) for n in (1024, 2048)]
+    for _ in range(2):
+        nights.night(dict.fromkeys(sizes, 1e-4 if measured else "out of memory"))
+    build(nights.store, tmp_path / "site")
+    page = (tmp_path / "site" / names.page(sizes[0])).read_text()
+    benchmark = (tmp_path / "site" / benchmark_page(names.naive.benchmark)).read_text()
+    assert ("There is no measurement yet: none of these runs has a correct result." in page) is not measured
+    assert ("There is no measurement yet." in benchmark) is not measured
+    for drawn in ('id="history"', 'id="pair"', 'id="data"'):
+        assert (drawn in page) is measured
+    for drawn in ("<figure>", "<figcaption>time", "95 % interval"):
+        assert (drawn in benchmark) is measured
+
+
 def test_a_gpu_shows_its_troubles_and_its_peak(nights, tonight, names):
     for _ in range(3):
         nights.night({names.tiled: 1e-4, names.naive: "out of memory"})
@@ -83,6 +100,13 @@ def test_a_gpu_shows_its_troubles_and_its_peak(nights, tonight, names):
     assert "3.00 TB/s" in page
     assert "61 °C" in page
     assert "1.700 GHz" in page
+
+
+def test_the_heading_of_the_devices_is_true_of_the_cpu_device(nights, tonight, names):
+    nights.night({names.tiled: 1e-4})
+    page = tonight()
+    assert ">Devices</h2>" in page
+    assert ">GPUs<" not in page
 
 
 def test_moved_series_are_listed_worst_first(nights, tonight, names):

@@ -1,5 +1,6 @@
 """Find what is new in a night since people were last notified."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.service.notify.weekly import Reminder
-from perfsvc.store import NightRow, StageRow, StageState, Store
+from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.store.messages import ABANDONED
 
 HANDLED = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
@@ -31,8 +32,9 @@ NOTIFY = "notify"
 """The stage that notifies people."""
 
 KILLED = "the night was killed or stopped at this stage"
+KILLED_AFTER = "the night was killed or stopped after this stage"
 REPEATED = "every night repeats this stage; if it is killed each time, see the log of the host"
-"""The message and the cure of a stage that never ended."""
+"""The messages and the cure of the last stage of a night that never ended."""
 
 _OF_ALL_CASES = frozenset({EventKind.RAISED, EventKind.REOPENED})
 """The events that are about all cases of a finding."""
@@ -76,7 +78,7 @@ class News:
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.
         stages: failed stages that did not fail with the same message when people were last notified, also stages that
-            failed in the night before after it had notified people.
+            failed in the night before after it had notified people, and the last stages of killed nights.
         reminders: findings that no person has done anything with for a long time.
         missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
         event: the newest event of ``perfsvc watchdog`` among the news; None without one.
@@ -118,7 +120,9 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     late = _of_watchdog(store, datetime.now(UTC) - LATE)
     news = _news(store, night, [*_events(store, [*pending, night]), *late], about)
     if "failed" in about:
-        news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
+        news = replace(
+            news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified, pending)
+        )
     runs = {other.run for other in [*pending, night] if other.run is not None}
     return replace(news, judgements=tuple(_verdicts(store, night)), known=_known(store, runs))
 
@@ -345,16 +349,20 @@ def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
     return [] if night.run is None else store.verdicts.of_run(night.run)
 
 
-def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
+def _newly_failed(night: NightRow, notified: Sequence[NightRow], pending: Iterable[NightRow]) -> tuple[StageRow, ...]:
     """Return the failed stages, except stages that failed with the same message when people were last notified.
 
     The last night that notified people is the newest such night of this host; without one, of any host. What failed in
-    that night of this host after it had notified people is returned too (``late_failures``).
+    that night of this host after it had notified people is returned too (``late_failures``), and where the ``pending``
+    nights were killed; of several that were killed at one stage, only the newest counts.
     """
+    killed = {
+        (stage.name, stage.message): in_night(stage, earlier) for earlier in pending for stage in late_failures(earlier)
+    }
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None
     if last is None:
-        return tuple(_failed_stages(night))
+        return (*_failed_stages(night), *killed.values())
     known = {(stage.name, stage.message) for stage in _failed_stages(last)}
     failed = [stage for stage in _failed_stages(night) if (stage.name, stage.message) not in known]
     known_then = {
@@ -364,23 +372,22 @@ def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageR
     }
     late = late_failures(last) if last.host == night.host else ()
     failed += [in_night(stage, last) for stage in late if (stage.name, stage.message) not in known_then]
-    return tuple(failed)
+    return (*failed, *killed.values())
 
 
 def late_failures(night: NightRow) -> tuple[StageRow, ...]:
-    """Return the stages of a night that failed after the night had notified people.
+    """Return the stages that failed after a night had notified people, and its last stage if the night was killed.
 
-    A stage at which the night was killed or stopped counts as failed. The night must be over.
+    The stage at which the night was killed or stopped counts as failed, and so does the last stage of a night that was
+    killed between two stages. The night must be over.
     """
-    notified_at = next((stage.number for stage in night.stages if stage.name == NOTIFY), None)
-    late = [stage for stage in night.stages if notified_at is not None and stage.number > notified_at]
-    return tuple(
-        replace(stage, state=StageState.FAILED, message=KILLED, cure=REPEATED)
-        if stage.state is StageState.RUNNING
-        else stage
-        for stage in late
-        if stage.state in {StageState.RUNNING, StageState.FAILED}
-    )
+    notified_at = next((stage.number for stage in night.stages if stage.name == NOTIFY), math.inf)
+    late = [stage for stage in _failed_stages(night) if stage.number > notified_at]
+    *_, last = night.stages or (None,)
+    if last and night.state in {RunState.RUNNING, RunState.INTERRUPTED}:
+        message = KILLED if last.state is StageState.RUNNING else KILLED_AFTER
+        late.append(replace(last, state=StageState.FAILED, message=message, cure=REPEATED))
+    return tuple(late)
 
 
 def in_night(stage: StageRow, night: NightRow) -> StageRow:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from perfsvc import build
 from perfsvc.build import Binary, Cache, lines
@@ -17,7 +18,7 @@ Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
 """The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Target:
     """A device with the cases that it measures and the compiler for it.
 
@@ -45,7 +46,7 @@ class Target:
         """The files of all programs, in the order of the cases, without those of cases that the device cannot run."""
         return dict.fromkeys(file for spec in self._supported for file in spec.files)
 
-    @property
+    @cached_property
     def _supported(self) -> list[CaseSpec]:
         return [spec for spec in (*self.specs, *self.peaks) if not self.unmet(spec)]
 

@@ -3,6 +3,10 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import Verdict
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.exclusions import exclude
+from perfsvc.service.results import stored_report
+from perfsvc.store import RunState
 
 
 @pytest.fixture
@@ -136,3 +140,46 @@ def test_names_that_swap_keep_their_history(story, renamed):
     story.run(renamed)
     back = story.run(replace(story.tiled, formerly=("shared",)))
     assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [1, 2, back]
+
+
+def test_the_stored_verdicts_of_an_old_run_have_present_names(story, renamed):
+    first, second = story.run(story.tiled, story.naive), story.run(story.tiled, story.naive)
+    judged = [story.judgement(story.tiled, Verdict.REGRESSION), story.judgement(story.naive, Verdict.UNCHANGED)]
+    story.store.verdicts.put(second, judged)
+    story.run(renamed)
+    of_run = story.store.verdicts.of_run
+    assert {one.series.case.variant for one in of_run(second)} == {"shared", "naive"}
+    assert [one.verdict for one in of_run(second, {renamed})] == [Verdict.REGRESSION]
+    shown = {row.case.variant: row.judgement.verdict for row in stored_report(story.store, second).rows}
+    assert shown == {"shared": Verdict.REGRESSION, "naive": Verdict.UNCHANGED}
+    assert {name: case.variant for name, case in story.store.series.names_in(first).items()} == {
+        story.tiled.id: "shared",
+        story.naive.id: "naive",
+    }
+
+
+def test_stored_verdicts_on_a_reused_name_keep_it(story, renamed):
+    run = story.run(story.tiled, renamed)
+    story.store.verdicts.put(
+        run, [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
+    )
+    assert {one.series.case.variant: one.verdict for one in story.store.verdicts.of_run(run)} == {
+        "shared": Verdict.REGRESSION,
+        "tiled": Verdict.NEW,
+    }
+    assert {name: case.id for name, case in story.store.series.names_in(run).items()} == {
+        case.id: case.id for case in (story.tiled, renamed)
+    }
+
+
+def test_an_exclusion_keeps_the_verdicts_on_a_case_that_was_renamed_later(story, renamed):
+    def night(case):
+        run = story.run(case)
+        story.store.runs.end(run, RunState.FINISHED)
+        story.store.verdicts.put(run, judge_run(story.store, run, threshold=None))
+        return run
+
+    first, second, third, _ = night(story.tiled), night(story.tiled), night(story.tiled), night(renamed)
+    exclude(story.store, first, (), reason="a hot GPU")
+    (judged,) = story.store.verdicts.of_run(third)
+    assert (judged.series.case.variant, judged.baseline_run) == ("shared", second)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -80,14 +81,14 @@ class Nights:
         self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
         self.store.nights.end(night, RunState.FINISHED, 0)
 
-    def measure(self, night, verdict, *, finding=False):
+    def measure(self, night, verdict, *, finding=False, series=SERIES):
         """Store a run of a night with a verdict on one case, and with a finding if wanted."""
         run = self.store.runs.begin(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
         self.store.devices.put(GPU)
-        result = Measurement(SERIES.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
+        result = Measurement(series.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
         environment = Environment("580.1", "nvcc 13.0", 700.0)
         self.store.measurements.put(run, [MeasurementEntry(result, environment, Work())])
-        judged = Judgement(SERIES, verdict, ratio=1.1, cause=Cause.KERNEL)
+        judged = Judgement(series, verdict, ratio=1.1, cause=Cause.KERNEL)
         self.store.verdicts.put(run, [judged])
         if finding:
             suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
@@ -178,6 +179,32 @@ def test_a_night_killed_after_the_notification_is_reported_by_the_next_night_onc
         bodies = [message.body for _, message in notifier.sent]
         assert len(bodies) == (day == 1)
         assert all("prune: the night was killed or stopped at this stage (in night 1)" in body for body in bodies)
+
+
+def test_a_night_killed_between_its_notification_and_its_pruning_is_reported_by_the_next_night_once(nights):
+    for day in range(3):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        nights.store.nights.end(night, RunState.INTERRUPTED, None)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 1)
+        assert all("notify: the night was killed or stopped after this stage (in night 1)" in body for body in bodies)
+
+
+def test_nights_killed_before_their_notification_are_reported_by_the_next_night_once(nights):
+    for day in (0, 1):
+        killed = nights.begin("", day=day)
+        nights.store.nights.put_stage(killed, StageRow("run", 11, StageState.RUNNING, STARTED))
+        nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    for day in (2, 3):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 2)
+        assert all("run: the night was killed or stopped at this stage (in night 2)" in body for body in bodies)
+        assert not any("(in night 1)" in body for body in bodies)
 
 
 def test_another_host_does_not_report_that_a_night_still_prunes(nights):
@@ -277,6 +304,15 @@ def test_a_night_without_news_sends_an_undelivered_message(nights):
         nights.notify(first, notifier)
     nights.end(first)
     assert nights.notify(nights.begin(failed="", day=1), notifier) == "sent to team"
+
+
+def test_a_case_that_still_fails_under_a_new_name_is_not_reported_again(nights):
+    renamed = replace(SERIES, case=replace(SERIES.case, variant="gamma", formerly=("beta",)))
+    for day, series, sent in ((0, SERIES, "sent to me, team"), (1, renamed, "nothing new")):
+        night = nights.begin("", day=day)
+        nights.measure(night, Verdict.BROKEN, series=series)
+        assert nights.notify(night, FakeNotifier()) == sent
+        nights.end(night)
 
 
 def test_a_refused_message_does_not_block_later_ones(nights):
