@@ -291,7 +291,7 @@ class Views:
         newest = zip(*(column[first:].tolist() for column in columns), strict=True)
         rows = []
         for at, (run, center, low, high, replicas) in enumerate(newest, first):
-            level: str = escape(wording.level(None if isnan(center) else center, metric))
+            level = wording.level(None if isnan(center) else center, metric)  # digits and a unit: nothing to escape
             known = not (isnan(center) or isnan(low) or isnan(high))
             spread = wording.spread(center, low, high) if known else ""
             kind, events = "", ""
@@ -316,6 +316,10 @@ class Views:
             return str(_RUN.format(number, started[:10], started[10:], commit(run)))
 
         return lru_cache(maxsize=None)(cells)
+
+    def places(self, view: SeriesView) -> Mapping[int, int]:
+        """Return the index of each run of a series, by the run's number."""
+        return self._of_runs(view.points.runs.tobytes()).index
 
     def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
         """Return the changes of a series' environment, oldest first."""
