@@ -338,9 +338,9 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
     query = select(Environments.id, *ENVIRONMENT)
     query = query.where(among(connection, Environments.id, {row.environment_id for row in rows}))
     environments = {row.id: environment_of(row) for row in connection.execute(query)}
-    codes = _python_codes(connection, keys, {row.python_code_id for row in rows} - {None})
+    codes = _python_codes(connection, keys, {row.python_code_id or 0 for row in rows})  # 0 is no id
     return {
-        (uuid, cases[case], cache): CaseBinary(binary, environments[environment], codes.get(code))
+        (uuid, cases[case], cache): CaseBinary(binary, environments[environment], codes.get(code or 0))
         for case, uuid, cache, binary, environment, code in rows
         if case in cases and environment in environments
     }
@@ -349,11 +349,9 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
 def _python_codes(connection: Connection, keys: Keys, ids: Collection[int]) -> dict[int, PythonCode]:
     """Return what Python functions ran with, by id; what no trusted key has signed is absent."""
     query = select(PythonCodes.id, PythonCodes.record, PythonCodes.signatures)
-    rows = connection.execute(query.where(among(connection, PythonCodes.id, ids))).all() if ids else ()
+    rows = connection.execute(query.where(among(connection, PythonCodes.id, ids))).all()
     return {
-        number: _python_code(text)
-        for number, text, signatures in rows
-        if keys.trusts(Signed.PYTHON, text, signatures)
+        number: _python_code(text) for number, text, signatures in rows if keys.trusts(Signed.PYTHON, text, signatures)
     }
 
 

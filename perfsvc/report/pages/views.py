@@ -40,6 +40,7 @@ from perfsvc.report.pages.site import (
     SeriesView,
     Site,
     benchmark_page,
+    series_page,
 )
 from perfsvc.report.pages.spark import runs_drawn, spark
 from perfsvc.text import LONGEST_LABEL, LONGEST_PARAGRAPH, cut, shortened, visible
@@ -138,8 +139,8 @@ class Views:
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        pages = self.site.series.pages([row.series for row in judgements])
-        return {series: root + page for series, page in pages.items()}
+        known = self.site.series.known(row.series for row in judgements)
+        return {series: root + series_page(series) for series in known}
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""

@@ -29,7 +29,6 @@ from perfsvc.service.dashboard.series import SAMPLED, read_series, whole_cases
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import environment_differences, of_findings
-from perfsvc.service.findings.other_models import on_other_models
 from perfsvc.service.notify.news import in_night, late_failures
 from perfsvc.store import (
     NightRow,
@@ -231,7 +230,7 @@ def _findings(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
-    changed, other_models = of_findings(store, findings), on_other_models(store, findings)
+    changed = of_findings(store, findings)
     views = []
     for finding in findings:
         of_finding = events[finding.id]
@@ -243,8 +242,7 @@ def _findings(
             ),
             None,
         )
-        elsewhere = other_models.get(finding.id, "")
-        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id), elsewhere))
+        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id)))
     return tuple(views)
 
 
