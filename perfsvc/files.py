@@ -138,7 +138,13 @@ class Folder:
             return file.read()
 
     def write(
-        self, name: str, content: bytes | str, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False
+        self,
+        name: str,
+        content: bytes | memoryview | str,
+        *,
+        mode: int = EVERYONE,
+        replace: bool = True,
+        sync: bool = False,
     ) -> None:
         """Write a file in a single step, after making its folders; ``writing`` explains the arguments.
 
@@ -317,7 +323,7 @@ def _fill(file: BinaryIO, content: Content) -> None:
         file.write(_encoded(content))
 
 
-def _encoded(content: bytes | str) -> bytes:
+def _encoded(content: bytes | memoryview | str) -> bytes | memoryview:
     return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 

@@ -154,10 +154,12 @@ def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> s
         unit: the unit without a prefix.
     """
     mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
-    if not power or not float(mantissa):  # nan, inf and zero have no prefix
+    if not power or not value:  # nan, inf and zero have no prefix
         return f"{float(value):g} {unit}"
     exponent = int(power)
-    prefix = min(max(3 * (exponent // 3), min(prefixes)), max(prefixes))
+    prefix = 3 * (exponent // 3)
+    if prefix not in prefixes:
+        prefix = min(max(prefix, min(prefixes)), max(prefixes))
     whole_digits = exponent - prefix + 1
     # Scale the rounded value as text: a division could change its digits.
     if value > 0 and 0 < whole_digits < digits:

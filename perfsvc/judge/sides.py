@@ -211,7 +211,9 @@ def _spreads(ordered: Floats, lengths: NDArray[np.int64], medians: Floats) -> tu
     if not has_spread.any():
         return np.zeros(len(medians)), np.full(len(medians), math.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        deviations = np.abs(np.log(ordered) - np.log(medians)[:, :, None])
+        deviations = np.log(ordered)
+        deviations -= np.log(medians)[:, :, None]
+    np.abs(deviations, out=deviations)
     deviations[~has_spread] = np.nan
     counts = (lengths * has_spread).sum(axis=1)
     middles = _medians(np.sort(deviations.reshape(len(medians), -1)), counts)

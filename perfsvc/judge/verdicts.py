@@ -1,5 +1,6 @@
 """Judge each series: the level of a candidate run against the level of its baseline, by the threshold of the series."""
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -167,9 +168,18 @@ def _compared(
         every: whether to include the auxiliary metrics that did not move.
     """
     old, new = both.old, both.new
-    before = both.own[pairs]
     series = [new.levels.series[at] for at in pairs.tolist()]
-    comparisons = compare_pairs(old.sides, before, new.sides, pairs, list(map(limit_of, series)))
+    limits = list(map(limit_of, series))
+    if not every:
+        changes = both.changes(pairs)
+        shown = [
+            at
+            for at, (one, change, limit) in enumerate(zip(series, changes, limits, strict=True))
+            if one.metric not in AUXILIARY or not change <= math.log1p(limit)
+        ]
+        pairs, series, limits = pairs[shown], [series[at] for at in shown], [limits[at] for at in shown]
+    before = both.own[pairs]
+    comparisons = compare_pairs(old.sides, before, new.sides, pairs, limits)
     numbers = (
         (side.levels.runs[at].tolist(), side.sides.centers[at].tolist(), side.levels.sizes[at].tolist())
         for side, at in ((old, before), (new, pairs))
@@ -411,6 +421,13 @@ class _BothSides:
         is_other = np.ones(len(new.levels), np.bool_)
         is_other[pairs] = is_other[at[is_dropped]] = False
         return pairs, np.flatnonzero(is_other).tolist()
+
+    def changes(self, pairs: Ints) -> list[float]:
+        """Return how much the level of each pair changed, as the absolute logarithm of its ratio."""
+        with np.errstate(all="ignore"):  # a ratio may be beyond the range of numbers
+            ratios = self.new.sides.centers[pairs] / self.old.sides.centers[self.own[pairs]]
+            changes: list[float] = np.abs(np.log(ratios)).tolist()
+        return changes
 
     def range_of(self, sources: Sequence[int], at: int) -> tuple[float, float]:
         """Return the lowest and the highest value that a comparison reads; ``_judge`` has the same arguments."""

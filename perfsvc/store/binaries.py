@@ -17,7 +17,7 @@ from perfsvc.errors import NotMeasuredError, UntrustedError, UsageError
 from perfsvc.keys import CHANGED, Keys, Signed
 from perfsvc.model import PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
-from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
+from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, present_cases_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.engine import Database, among, damaged, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
@@ -125,13 +125,7 @@ class BinaryStore:
     def python_codes(self, ids: Collection[int]) -> dict[int, PythonCode]:
         """Return what Python functions ran with, by id; what no trusted key has signed is absent."""
         with self._database.reading() as connection:
-            query = select(PythonCodes.id, PythonCodes.record, PythonCodes.signatures)
-            rows = connection.execute(query.where(among(connection, PythonCodes.id, ids))).all() if ids else ()
-        return {
-            number: _python_code(text)
-            for number, text, signatures in rows
-            if self._keys.trusts(Signed.PYTHON, text, signatures)
-        }
+            return _python_codes(connection, self._keys, ids)
 
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
         """Return the contents of stored files by their digests; a file that is missing or was changed is absent."""
@@ -331,29 +325,33 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
     """
     later = Measurements.__table__.alias()
     same = (later.c[name] == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
-    rows: Sequence[Any] = connection.execute(
-        of_cases(
-            Measurements,
-            Measurements.binary_id,
-            *ENVIRONMENT,
-            PythonCodes.record.label("python"),
-            PythonCodes.signatures,
-        )
-        .join(Environments, Environments.id == Measurements.environment_id)
-        .outerjoin(PythonCodes, PythonCodes.id == Measurements.python_code_id)
+    # By ids: a run has thousands of cases, and few environments and records of Python code.
+    columns = (Measurements.binary_id, Measurements.environment_id, Measurements.python_code_id)
+    rows = connection.execute(
+        select(Measurements.case_id, Devices.uuid, Measurements.cache, *columns)
+        .join(Devices, Devices.id == Measurements.device_id)
         .where(Measurements.run_id == run, *where)
         .where(~exists().where(*same, later.c.replica > Measurements.replica))
+        .order_by(Measurements.case_id, Measurements.device_id, Measurements.cache)
     ).all()
-    cases = present_cases(rows)
+    cases = present_cases_of(connection, {row.case_id for row in rows})
+    query = select(Environments.id, *ENVIRONMENT)
+    query = query.where(among(connection, Environments.id, {row.environment_id for row in rows}))
+    environments = {row.id: environment_of(row) for row in connection.execute(query)}
+    codes = _python_codes(connection, keys, {row.python_code_id or 0 for row in rows})  # 0 is no id
     return {
-        (row.uuid, cases[row.case_id], row.cache): CaseBinary(
-            row.binary_id,
-            environment_of(row),
-            _python_code(row.python)
-            if row.python is not None and keys.trusts(Signed.PYTHON, row.python, row.signatures)
-            else None,
-        )
-        for row in rows
+        (uuid, cases[case], cache): CaseBinary(binary, environments[environment], codes.get(code or 0))
+        for case, uuid, cache, binary, environment, code in rows
+        if case in cases and environment in environments
+    }
+
+
+def _python_codes(connection: Connection, keys: Keys, ids: Collection[int]) -> dict[int, PythonCode]:
+    """Return what Python functions ran with, by id; what no trusted key has signed is absent."""
+    query = select(PythonCodes.id, PythonCodes.record, PythonCodes.signatures)
+    rows = connection.execute(query.where(among(connection, PythonCodes.id, ids))).all()
+    return {
+        number: _python_code(text) for number, text, signatures in rows if keys.trusts(Signed.PYTHON, text, signatures)
     }
 
 

@@ -191,7 +191,8 @@ def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int
     """Return the lineage (the id that survives renaming) of each case; a case without any stored name is absent."""
     wanted = list(cases)
     query = select(*CASE_COLUMNS, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
-    stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
+    with connection.execute(query) as result:
+        stored = {row[:-1]: row[-1] for row in result.cursor.fetchall()}  # SQLAlchemy's rows would take longer
     lineages: dict[Case, int] = {}
     for case in wanted:
         for variant in (case.variant, *case.formerly):
@@ -228,9 +229,12 @@ def device_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+
+
 def _point_json(case: Case) -> str:
     """Return a case's point as ``cases.point`` holds it."""
-    return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(dict(case.point))
 
 
 @lru_cache(maxsize=1 << 15)

@@ -201,7 +201,10 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         prepared["peak_share"] = prepared["peak_share"].where(prepared["peak"] == first)
     groups = prepared.groupby(group)
     columns = [*keys, *(name for name in table if name not in {*keys, *schema.OF_ONE_REPLICA})]
-    result = groups.agg({name: OVER_REPLICAS.get(str(name), "first") for name in columns})
+    rules = {name: OVER_REPLICAS.get(str(name), "first") for name in columns}
+    # Merging texts takes a call for each case. Most runs have no notes and no slowdowns, so there is nothing to merge.
+    empty = {name: "first" for name, rule in rules.items() if callable(rule) and (table[name] == "").all()}
+    result = groups.agg({**rules, **empty})
     times = _levels(prepared["median_s"], group)
     for name in levels:
         result[name] = times["center"] if name == "median_s" else _levels(prepared[name], group)["center"]

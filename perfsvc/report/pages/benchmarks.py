@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from math import inf, log
 from typing import Literal, TypeGuard
@@ -96,7 +97,7 @@ class Reign:
     last_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PointPanel:
     """The variants at a point on the GPUs of a model.
 
@@ -120,12 +121,12 @@ class PointPanel:
         """The variants with a time, in the order of their times."""
         return [bar for bar in self.bars if bar.time_s is not None]
 
-    @property
+    @cached_property
     def references(self) -> set[str]:
         """The names of the variants that others are compared with."""
         return references(self.bars)
 
-    @property
+    @cached_property
     def ranked(self) -> list[VariantBar]:
         """The variants with a time that are no reference, the fastest first."""
         names = self.references
@@ -155,7 +156,7 @@ class PointPanel:
             return False
         return bar.low_s <= fastest.high_s
 
-    @property
+    @cached_property
     def reigns(self) -> list[Reign]:
         """The fastest variants one after the other, the newest first."""
         known = [best for best in self.history if best.variant is not None and best.time_s is not None]

@@ -70,6 +70,7 @@ class FindingDetails:
         more_files: the names of further files that differ.
         sources: True if the sources of both sides are stored for at least one case.
         bisections: the bisections of its cases, the newest first.
+        other_models: how the cases do on models that the finding does not name; empty if no other model measured them.
         is_read: False if the finding is old and over, so that its details were not read.
     """
 
@@ -80,4 +81,5 @@ class FindingDetails:
     more_files: tuple[str, ...] = ()
     sources: bool = False
     bisections: tuple[StoredBisection, ...] = ()
+    other_models: str = ""
     is_read: bool = True

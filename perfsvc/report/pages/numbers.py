@@ -1,6 +1,7 @@
 """The numbers of the charts of a series' page: rounded, so that a page is small."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,5 +52,6 @@ def drawn_samples(
         decimals[filled] = np.where(longest > 0, 5 - np.floor(np.log10(np.where(longest > 0, longest, 1.0))), 0)
     power = np.repeat(decimals, sizes)
     up, down = _POWERS.take(power, mode="clip"), _POWERS.take(-power, mode="clip")
-    columns = iter(np.split(np.round(scaled * up / down) / up * down, begins[1:]))
+    digits = np.round(scaled * up / down) / up * down
+    columns = iter([digits[begin:end] for begin, end in pairwise([*begins.tolist(), digits.size])])
     return {at: [next(columns) for _ in replicas] for at, replicas in samples.items()}

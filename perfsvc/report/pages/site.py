@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -210,13 +210,10 @@ class SeriesViews(Sequence[SeriesView]):
 
     def page(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
-        return self._pages.get(series) or self.pages([series]).get(series, "")
-
-    def pages(self, series: Collection[Series]) -> dict[Series, str]:
-        """Return the path of the page of each series; a series that no run on the site measured is absent."""
-        new = [one for one in series if one not in self._pages]
-        self._pages |= {one: series_page(one) for one in self.known(new)}
-        return {one: path for one in series if (path := self._pages.get(one))}
+        path = self._pages.get(series, "")
+        if not path and self.known([series]):
+            path = self._pages[series] = series_page(series)
+        return path
 
     def of_case(self, case: str) -> Sequence[SeriesView]:
         """Return the views of all series of a case, by the id of the case."""
@@ -261,14 +258,12 @@ class FindingView:
 
     Attributes:
         environment: in what the environment changed when the finding began; None if that is unknown.
-        other_models: how the cases do on models that the finding does not name; empty if no other model measured them.
     """
 
     finding: Finding
     news: EventKind | None = None
     events: tuple[FindingEvent, ...] = ()
     environment: EnvironmentDifferences | None = None
-    other_models: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def spark(values: ArrayLike, mark: int | None = None, *, label: str = "") -> Mar
     center, half = (low + high) / 2, max((high - low) / 2, LEAST_RANGE / 2 * abs(low + high) / 2) or 1.0
     step = (WIDTH - 2 * EDGE) / max(len(shown) - 1, 1)
     heights = HEIGHT / 2 - (shown[known] - center) / half * (HEIGHT / 2 - EDGE)
-    tenths = np.nan_to_num(np.rint(heights * TENTHS)).clip(0, HEIGHT * TENTHS)  # a sum of values may overflow
+    tenths = np.fmin(np.fmax(np.rint(heights * TENTHS), 0), HEIGHT * TENTHS)  # NaN, where a sum overflowed, becomes 0
     # Texts are looked up: formatting numbers would take most of the time, and a site has thousands of sparklines.
     across = list(map(_across(len(shown)).__getitem__, known.tolist()))
     down = list(map(_DOWN.__getitem__, tenths.astype(np.intp).tolist()))

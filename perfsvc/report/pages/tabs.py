@@ -155,7 +155,7 @@ class SeriesTabs:
         columns = {name: np.full(len(main.points), np.nan) for name in ("level", "low", "high")}
         for name, column in columns.items():
             column[at[known]] = drawn[name][known]
-        place = dict(enumerate(at.tolist()))
+        place = at.tolist()
         chart = {
             **columns,
             "unit": drawn["unit"],
@@ -218,7 +218,7 @@ class SeriesTabs:
     def data(self, view: SeriesView, tabs: Sequence[Tab]) -> dict[str, Any]:
         """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
         drawn = self.views.data(view.series)
-        place = {run: at for at, run in enumerate(drawn["runs"])}
+        place = self.views.places(view)
         return {
             **drawn,
             "judges": True,

@@ -40,6 +40,7 @@ from perfsvc.report.pages.site import (
     SeriesView,
     Site,
     benchmark_page,
+    series_page,
 )
 from perfsvc.report.pages.spark import runs_drawn, spark
 from perfsvc.text import LONGEST_LABEL, LONGEST_PARAGRAPH, cut, shortened, visible
@@ -138,8 +139,8 @@ class Views:
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        pages = self.site.series.pages([row.series for row in judgements])
-        return {series: root + page for series, page in pages.items()}
+        known = self.site.series.known(row.series for row in judgements)
+        return {series: root + series_page(series) for series in known}
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""
@@ -291,7 +292,7 @@ class Views:
         newest = zip(*(column[first:].tolist() for column in columns), strict=True)
         rows = []
         for at, (run, center, low, high, replicas) in enumerate(newest, first):
-            level: str = escape(wording.level(None if isnan(center) else center, metric))
+            level = wording.level(None if isnan(center) else center, metric)  # digits and a unit: nothing to escape
             known = not (isnan(center) or isnan(low) or isnan(high))
             spread = wording.spread(center, low, high) if known else ""
             kind, events = "", ""
@@ -316,6 +317,10 @@ class Views:
             return str(_RUN.format(number, started[:10], started[10:], commit(run)))
 
         return lru_cache(maxsize=None)(cells)
+
+    def places(self, view: SeriesView) -> Mapping[int, int]:
+        """Return the index of each run of a series, by the run's number."""
+        return self._of_runs(view.points.runs.tobytes()).index
 
     def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
         """Return the changes of a series' environment, oldest first."""

@@ -64,6 +64,8 @@ def with_answers_of_other_runs(
     GPU.
     """
     asked = {judgement.series: judgement for judgement in judgements if judgement.cause in OTHER_CODE}
+    if not asked:
+        return list(judgements)
     answers = [
         answer
         for answer in store.confirmations.of_series(asked)

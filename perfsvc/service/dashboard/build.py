@@ -29,7 +29,6 @@ from perfsvc.service.dashboard.series import SAMPLED, read_series, whole_cases
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import environment_differences, of_findings
-from perfsvc.service.findings.other_models import on_other_models
 from perfsvc.service.notify.news import in_night, late_failures
 from perfsvc.store import (
     NightRow,
@@ -74,7 +73,7 @@ def build(
         InfrastructureError: the folder cannot be written to.
     """
     script = plotly()
-    files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
+    files: dict[str, bytes | memoryview] = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
     former_names = store.series.former_names()
     known = outline(store, store.runs.list(last), datetime.now(UTC))
     # Each process reads what its parts need, through connections of its own.
@@ -94,7 +93,9 @@ def build(
     parts = [*others, *of_series]
     processes = processes if store.database.release() else 1
     with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
-        pages = dict(page for packed in (*shared.results(), *compared) for page in _unpacked(packed))
+        pages: dict[str, bytes | memoryview] = {}
+        for packed in (*shared.results(), *compared):
+            pages |= _unpacked(packed)
     if store.series.former_names() != former_names:  # a case was renamed: pages may link to pages that are not made
         return build(store, folder, last=last, threshold=threshold, processes=processes)
     *rest, first_page = *files.items(), *reversed(pages.items())
@@ -130,11 +131,12 @@ def _packed(pages: render.Pages) -> bytes:
     return b"".join([head.encode(), b"\n", *encoded.values()])
 
 
-def _unpacked(packed: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each page that ``_packed`` packed."""
+def _unpacked(packed: bytes) -> Iterator[tuple[str, memoryview]]:
+    """Yield the path and the content of each page that ``_packed`` packed, without a copy: a site has 150 MB."""
     begin = packed.index(b"\n") + 1
+    content = memoryview(packed)
     for path, size in json.loads(packed[:begin]):
-        yield path, packed[begin : begin + size]
+        yield path, content[begin : begin + size]
         begin += size
 
 
@@ -231,7 +233,7 @@ def _findings(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
-    changed, other_models = of_findings(store, findings), on_other_models(store, findings)
+    changed = of_findings(store, findings)
     views = []
     for finding in findings:
         of_finding = events[finding.id]
@@ -243,8 +245,7 @@ def _findings(
             ),
             None,
         )
-        elsewhere = other_models.get(finding.id, "")
-        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id), elsewhere))
+        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id)))
     return tuple(views)
 
 

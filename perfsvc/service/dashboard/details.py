@@ -8,6 +8,7 @@ from perfsvc.report.pages.finding import CommitRange, FindingDetails
 from perfsvc.report.pages.site import FindingView, Site
 from perfsvc.service.dashboard.commits import CommitReader
 from perfsvc.service.dashboard.sources import SourceDiffs
+from perfsvc.service.findings.other_models import on_other_models
 from perfsvc.service.git import commit_ranges
 from perfsvc.store import Store
 
@@ -51,6 +52,7 @@ class FindingDetailsReader:
             confirmations=tuple(confirmations[:MOST_CONFIRMATIONS]),
             more_confirmations=max(len(confirmations) - MOST_CONFIRMATIONS, 0),
             bisections=tuple(self._store.findings.bisections(finding.id)),
+            other_models=on_other_models(self._store, [finding]).get(finding.id, ""),
         )
         if finding.cause not in CODE:
             return known

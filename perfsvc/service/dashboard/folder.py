@@ -61,7 +61,7 @@ class SiteFolder:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         """Replace a file in a single step. An equal file keeps its time, so that tools that copy changes skip it."""
         if self._read(name) != content:
             self._folder.write(name, content)

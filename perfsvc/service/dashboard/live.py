@@ -8,8 +8,9 @@ from threading import Lock
 
 from perfsvc import judge
 from perfsvc.model import TIME
+from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.render import FLEET, INDEX, SERIES, SitePages
-from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
+from perfsvc.report.pages.site import SeriesView, Site, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
 from perfsvc.service.compare.side_by_side import against_baseline, side_by_side, thresholds_of, with_verdicts
@@ -167,10 +168,8 @@ class LivePages:
     def _judged(self, state: _State, run: int) -> str | None:
         """Return the page that compares a run with its baseline; None if the run has no verdicts, or is excluded."""
         site = state.pages.site
-        if run in site.runs:
-            state.series.in_run(run)
         if run in site.compared:
-            return state.pages.page(comparison_page(run))
+            return self._comparison(state, run, comparison(self._store, site, run, self._threshold))
         row = self._store.runs.get(run)
         if not with_verdicts(self._store, [row]):
             return None
@@ -178,18 +177,23 @@ class LivePages:
             number if number and with_verdicts(self._store, [self._store.runs.get(number)]) else None
             for number in self._store.runs.neighbours(run, None)
         )
-        return state.pages.comparison(against_baseline(self._store, row, (before, after), self._threshold))
+        return self._comparison(state, run, against_baseline(self._store, row, (before, after), self._threshold))
+
+    @staticmethod
+    def _comparison(state: _State, run: int, sides: ComparedSides) -> str:
+        """Return the page of a comparison in which a run is judged."""
+        if run in state.pages.site.runs:
+            state.series.add_measured(row.series for row in sides.judgements if row.candidate_run == run)
+        return state.pages.comparison(sides)
 
     def _compare(self, state: _State, base: int, new: int) -> str:
         """Return the page of a comparison of two runs."""
         # The runs are numbers, so no revision is looked up in the folder.
         compared = compare(self._store, str(base), str(new), folder=Path(), threshold=self._threshold)
-        if new in state.pages.site.runs:
-            state.series.add_measured(row.series for row in compared.judgements if row.candidate_run == new)
         sides = side_by_side(
             compared,
             thresholds_of(self._store, compared.judgements, self._threshold),
             environment=since_baseline(self._store, base, new, compared.judgements),
             neighbours=self._store.runs.neighbours(new, base),
         )
-        return state.pages.comparison(sides)
+        return self._comparison(state, new, sides)

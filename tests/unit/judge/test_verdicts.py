@@ -387,6 +387,20 @@ def test_energy_has_a_verdict_only_if_it_moved() -> None:
     assert [found.series.metric for found in judge({series(): BASE}, {series(): SAME, energy: BASE})] == [TIME]
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.01, 0.5])
+def test_energies_near_the_threshold_have_the_verdicts_that_comparing_all_of_them_gives(threshold: float) -> None:
+    random = np.random.default_rng(1)
+    energies = [replace(series(f"v{number}"), metric="energy_j") for number in range(400)]
+    limit = (1 + threshold) * (1 + 2.0**-23)
+    ratios = [limit ** (sign * (1 + 1e-6 * random.standard_normal())) for _ in range(200) for sign in (1, -1)]
+    before = {one: level(1.0, 1.0, 1.0) for one in energies}
+    after = {one: level(*[ratio] * 3, run=2) for one, ratio in zip(energies, ratios, strict=True)}
+    every = verdicts(before, after, threshold=threshold, every=True)
+    moved = [row for row in every if row.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}]
+    assert 0 < len(moved) < len(every)
+    assert verdicts(before, after, threshold=threshold) == moved
+
+
 @pytest.mark.parametrize("metric", sorted(UNJUDGED))
 def test_a_metric_that_only_explains_times_has_no_verdict(metric: str) -> None:
     explains = replace(series(), metric=metric)
