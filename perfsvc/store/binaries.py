@@ -55,7 +55,7 @@ class BinaryStore:
         ids: dict[str, int] = {}
         with self._database.writing() as connection:
             query = select(Binaries.digest, Binaries.id, Binaries.record, Binaries.signatures)
-            query = query.where(among(connection, Binaries.digest, set(digests.values())))
+            query = query.where(among(Binaries.digest, set(digests.values())))
             stored = {row.digest: row for row in connection.execute(query)}
             # All writers store binaries in the same order, so that two writers cannot deadlock.
             for text, code in sorted(zip(texts, codes, strict=True), key=lambda pair: pair[0]):
@@ -68,11 +68,11 @@ class BinaryStore:
         files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(BinaryFiles.role == "source")
         sources: dict[int, set[tuple[str, str]]] = defaultdict(set)
         with self._database.reading() as connection:
-            files = files.where(among(connection, BinaryFiles.binary_id, ids))
+            files = files.where(among(BinaryFiles.binary_id, ids))
             for binary, name, sha256 in connection.execute(files):
                 sources[binary].add((name, sha256))
             records = connection.execute(
-                select(Binaries.id, Binaries.record, Binaries.signatures).where(among(connection, Binaries.id, ids))
+                select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
             )
             return {
                 binary: BinaryRow(_record(text, f"binary {binary}"), frozenset(sources[binary]))
@@ -95,7 +95,7 @@ class BinaryStore:
             binaries: dict[tuple[int, CaseKey], CaseBinary] = {}
             for run, of_run in keys.items():
                 names = {number for _, case, _ in of_run for number in ids.get(case, ())}
-                measured = _of_run(connection, self._keys, run, among(connection, Measurements.case_id, names))
+                measured = _of_run(connection, self._keys, run, among(Measurements.case_id, names))
                 binaries |= {(run, key): measured[key] for key in of_run if key in measured}
         return binaries
 
@@ -108,7 +108,7 @@ class BinaryStore:
                 select(Measurements.run_id, Cases.lineage_id, Devices.uuid, Measurements.cache, Measurements.binary_id)
                 .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(among(connection, Cases.lineage_id, lineages.values()), Measurements.run_id.in_(runs))
+                .where(among(Cases.lineage_id, lineages.values()), among(Measurements.run_id, runs))
                 .distinct()
             )
             for run, lineage, uuid, cache, binary in connection.execute(query):
@@ -336,7 +336,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
     ).all()
     cases = present_cases_of(connection, {row.case_id for row in rows})
     query = select(Environments.id, *ENVIRONMENT)
-    query = query.where(among(connection, Environments.id, {row.environment_id for row in rows}))
+    query = query.where(among(Environments.id, {row.environment_id for row in rows}))
     environments = {row.id: environment_of(row) for row in connection.execute(query)}
     codes = _python_codes(connection, keys, {row.python_code_id or 0 for row in rows})  # 0 is no id
     return {
@@ -349,7 +349,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
 def _python_codes(connection: Connection, keys: Keys, ids: Collection[int]) -> dict[int, PythonCode]:
     """Return what Python functions ran with, by id; what no trusted key has signed is absent."""
     query = select(PythonCodes.id, PythonCodes.record, PythonCodes.signatures)
-    rows = connection.execute(query.where(among(connection, PythonCodes.id, ids))).all()
+    rows = connection.execute(query.where(among(PythonCodes.id, ids))).all()
     return {
         number: _python_code(text) for number, text, signatures in rows if keys.trusts(Signed.PYTHON, text, signatures)
     }

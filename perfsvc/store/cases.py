@@ -207,7 +207,7 @@ def namesakes_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, li
     """Return the ids of all present and former names of each stored case."""
     lineages = lineages_of(connection, cases)
     ids: dict[int, list[int]] = defaultdict(list)
-    query = select(Cases.lineage_id, Cases.id).where(among(connection, Cases.lineage_id, set(lineages.values())))
+    query = select(Cases.lineage_id, Cases.id).where(among(Cases.lineage_id, set(lineages.values())))
     for lineage, number in connection.execute(query):
         ids[lineage].append(number)
     return {case: ids[lineage] for case, lineage in lineages.items()}
@@ -229,12 +229,9 @@ def device_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-
-
 def _point_json(case: Case) -> str:
     """Return a case's point as ``cases.point`` holds it."""
-    return _ENCODER.encode(dict(case.point))
+    return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -311,7 +308,7 @@ def present_cases_of(connection: Connection, ids: Collection[int]) -> dict[int, 
     query = (
         select(Cases.id, Cases.lineage_id, *CASE_COLUMNS, _PRESENT.c.variant)
         .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
-        .where(among(connection, Cases.id, ids))
+        .where(among(Cases.id, ids))
     )
     with connection.execute(query) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
@@ -372,7 +369,7 @@ def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> 
     query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason, is_whole)
     query = query.where(Exclusions.included_at.is_(None))
     if runs is not None:
-        query = query.where(among(connection, Exclusions.run_id, set(runs)))
+        query = query.where(among(Exclusions.run_id, set(runs)))
     rows = connection.execute(query)
     return {(run, case): reason for run, case, reason, whole in rows if whole or case is not None}
 
@@ -393,7 +390,7 @@ class PresentNames:
     def __init__(self, connection: Connection, ids: Collection[int] | None = None) -> None:
         query = select(Cases.id, Cases.lineage_id, *CASE_COLUMNS).order_by(Cases.former.desc(), Cases.id)
         if ids is not None:
-            query = query.where(among(connection, Cases.id, ids))
+            query = query.where(among(Cases.id, ids))
         self._cases: dict[int, Case] = {}
         self._present: dict[int, Case] = {}
         for number, lineage, *name in connection.execute(query).all():

@@ -76,7 +76,7 @@ class DeviceStore:
         """
         newest = (
             select(Measurements.run_id, Measurements.device_id, func.max(Measurements.environment_id).label("newest"))
-            .where(Measurements.run_id.in_(runs))
+            .where(among(Measurements.run_id, runs))
             .group_by(Measurements.run_id, Measurements.device_id)
             .subquery()
         )
@@ -111,7 +111,7 @@ class DeviceStore:
                 .join(Devices, Devices.uuid == device)
                 .join(Measurements, Measurements.id == newest)
                 .join(Environments, Environments.id == Measurements.environment_id)
-                .where(among(connection, Cases.id, ids))
+                .where(among(Cases.id, ids))
                 .order_by(Measurements.run_id.desc())
                 .limit(1)
             ).first()
@@ -153,7 +153,7 @@ class DeviceStore:
         query = (
             select(Devices.uuid, Peaks.run_id, Peaks.copy_bytes_per_s, Peaks.read_bytes_per_s)
             .join(Devices, Devices.id == Peaks.device_id)
-            .where(Peaks.run_id.in_(runs))
+            .where(among(Peaks.run_id, runs))
             .order_by(Peaks.run_id, Devices.id)
         )
         peaks: dict[str, dict[int, Peak]] = defaultdict(dict)
@@ -253,7 +253,7 @@ class DeviceStore:
         faults = (
             select(*columns, func.sum(batch.ecc_errors).label("ecc_errors"))
             .join(Measurements, Measurements.id == batch.measurement_id)
-            .where(Measurements.run_id.in_(runs))
+            .where(among(Measurements.run_id, runs))
             .where(or_(batch.slowdowns != "", batch.xids != "", batch.others != "", batch.ecc_errors != 0))
             .group_by(*columns)
         )
@@ -348,8 +348,8 @@ class DeviceStore:
                 )
                 .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(among(connection, Cases.lineage_id, chosen), Devices.uuid.in_(runs))
-                .where(Measurements.run_id.in_({run for of_device in runs.values() for run in of_device}))
+                .where(among(Cases.lineage_id, chosen), Devices.uuid.in_(runs))
+                .where(among(Measurements.run_id, {run for of_device in runs.values() for run in of_device}))
                 .where(Measurements.status == Status.OK, Measurements.median_s > 0)
                 .where(judged(Measurements.run_id, Measurements.case_id))
             )
@@ -374,7 +374,7 @@ def _summaries(database: Database) -> Reading:
                 func.max(Measurements.temperature_c),
                 func.max(Measurements.power_w),
             )
-            .where(Measurements.run_id.in_(runs))
+            .where(among(Measurements.run_id, runs))
             .group_by(Measurements.run_id, Measurements.device_id)
             .order_by(Measurements.run_id, Measurements.device_id)
         )

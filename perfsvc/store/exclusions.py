@@ -36,7 +36,7 @@ class ExclusionStore:
     def of_runs(self, runs: Collection[int]) -> list[Exclusion]:
         """Return the exclusions of some runs that are in force, oldest first."""
         with self._database.reading() as connection:
-            return load_exclusions(connection, Exclusions.run_id.in_(runs), Exclusions.included_at.is_(None))
+            return load_exclusions(connection, among(Exclusions.run_id, runs), Exclusions.included_at.is_(None))
 
     def cases(self, run: int) -> list[Case]:
         """Return the cases that a run measured, under their present names.
@@ -100,7 +100,7 @@ class ExclusionStore:
             _state(connection, run)
             ids = None if cases is None else _ids(connection, run, cases)
             standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
-            wanted = standing if ids is None else (*standing, among(connection, Exclusions.case_id, ids))
+            wanted = standing if ids is None else (*standing, among(Exclusions.case_id, ids))
             since = connection.scalar(select(func.min(Exclusions.excluded_at)).where(*wanted))
             if since is None:
                 whole = ids and load_exclusions(connection, *standing, Exclusions.case_id.is_(None))
@@ -170,7 +170,7 @@ def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
 def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
     """Raise ``UsageError`` if the whole run is excluded, or one of the given cases in it."""
     standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
-    covered = or_(Exclusions.case_id.is_(None), among(connection, Exclusions.case_id, cases or ()))
+    covered = or_(Exclusions.case_id.is_(None), among(Exclusions.case_id, cases or ()))
     for exclusion in load_exclusions(connection, *standing, covered):
         what = f"{exclusion.case} of run {run}" if exclusion.case else f"run {run}"
         raise UsageError(
@@ -184,7 +184,7 @@ def _refuse_if_pinned(connection: Connection, run: int, cases: Sequence[int] | N
     query = select(Cases.name).join(Pins, Pins.lineage_id == Cases.lineage_id).where(Pins.run_id == run)
     query = query.where(Cases.former.is_(False)).order_by(Cases.id)
     if cases is not None:
-        query = query.where(Cases.lineage_id.in_(select(Cases.lineage_id).where(among(connection, Cases.id, cases))))
+        query = query.where(Cases.lineage_id.in_(select(Cases.lineage_id).where(among(Cases.id, cases))))
     pinned = list(dict.fromkeys(connection.scalars(query)))
     if pinned:
         more = f" and {len(pinned) - 1} more" if len(pinned) > 1 else ""

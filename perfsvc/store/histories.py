@@ -52,7 +52,7 @@ def histories(
         errors: whether to return the errors of results too.
         names: makes the series; None to read all names.
     """
-    measured = (among(connection, Measurements.run_id, runs), *where)
+    measured = (among(Measurements.run_id, runs), *where)
     rows = _Rows.of(connection, _read_rows(connection, _rows_of(*measured, errors=errors)), errors=errors)
     query = _named_metrics().join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
     return _split_by_series(connection, measured, rows, [_read_named(connection, query)], names)
@@ -79,7 +79,7 @@ def all_histories(
             columns = _of_judged(connection, columns)
         rows = _Rows.of(connection, columns, errors=errors)
         named = [part[_WIDTH:] for part in parts]
-        return _split_by_series(connection, (Measurements.run_id.in_(np.unique(rows.runs).tolist()),), rows, named)
+        return _split_by_series(connection, (among(Measurements.run_id, np.unique(rows.runs).tolist()),), rows, named)
 
 
 def _reading(database: Database) -> Reading:
@@ -92,7 +92,7 @@ def _reading(database: Database) -> Reading:
 def _read_runs(database: Database, runs: Sequence[int]) -> dict[int, Columns]:
     """Return the measurements and the named metrics of each run that measured anything."""
     parts = shares(runs)
-    queries = [_rows_of(Measurements.run_id.in_(part), errors=True) for part in parts]
+    queries = [_rows_of(among(Measurements.run_id, part), errors=True) for part in parts]
     columns = joined(read_together(database, queries, _read_rows))
     if not columns[0].size:
         return {}

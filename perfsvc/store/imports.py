@@ -25,7 +25,7 @@ class ImportStore:
     def known(self, digests: Collection[str]) -> dict[str, int]:
         """Return the newest run of each part of a file that was imported before, by the digest of the part."""
         with self._database.reading() as connection:
-            wanted = among(connection, Imports.digest, set(digests))
+            wanted = among(Imports.digest, set(digests))
             query = select(Imports.digest, func.max(Imports.run_id)).where(wanted).group_by(Imports.digest)
             return dict(connection.execute(query).all())
 

@@ -60,7 +60,7 @@ class ProfileStore:
     def get(self, numbers: Collection[int]) -> dict[int, ProfileResult]:
         """Return successful profiles by their numbers; profiles that are no longer stored are absent."""
         with self._database.reading() as connection:
-            found = _profiles(connection, among(connection, Profiles.id, numbers)) if numbers else []
+            found = _profiles(connection, among(Profiles.id, numbers)) if numbers else []
         return {result.id: result for result in found if result.id is not None}
 
     def failed(self, device: str) -> set[int]:
@@ -167,13 +167,11 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
     rows = connection.execute(successful.order_by(Profiles.id.desc())).all()
     numbers = [row.id for row in rows]
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
-    query_metrics = select(ProfileMetrics).where(among(connection, ProfileMetrics.profile_id, numbers))
+    query_metrics = select(ProfileMetrics).where(among(ProfileMetrics.profile_id, numbers))
     for metric in connection.execute(query_metrics):
         metrics[metric.profile_id][metric.name] = metric.value
     rules: dict[int, list[ProfilerRule]] = defaultdict(list)
-    query = (
-        select(ProfileRules).where(among(connection, ProfileRules.profile_id, numbers)).order_by(ProfileRules.number)
-    )
+    query = select(ProfileRules).where(among(ProfileRules.profile_id, numbers)).order_by(ProfileRules.number)
     for rule in connection.execute(query):
         rules[rule.profile_id].append(ProfilerRule(rule.name, rule.message, rule.speedup))
     return [

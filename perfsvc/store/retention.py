@@ -396,7 +396,7 @@ def _remove_binaries(connection: Connection, before: datetime, keep: Collection[
     old = set(connection.scalars(select(Binaries.id))) - set(connection.scalars(used.distinct()))
     if not old:
         return 0
-    of_old = among(connection, Measurements.binary_id, old)
+    of_old = among(Measurements.binary_id, old)
     uses = select(Measurements.run_id, Cases.lineage_id).join(Cases, Cases.id == Measurements.case_id).where(of_old)
     still_needed = needed(connection, {*keep, *newest_of_scopes(connection, watched)}, uses)
     uses = uses.add_columns(Measurements.binary_id).distinct()

@@ -31,7 +31,7 @@ from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
 from perfsvc.store.cases import HAS_CASE_OR_NONE, case_id, device_id, judged, of_cases, present_cases
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.column_types import Utc
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, RemovedUids, Runs
@@ -338,7 +338,7 @@ def _sizes(connection: Connection, runs: Sequence[int]) -> Counter[int]:
     sizes: Counter[int] = Counter()
     selected = union(
         *(
-            select(table.run_id, table.case_id, table.cache).where(table.run_id.in_(runs))
+            select(table.run_id, table.case_id, table.cache).where(among(table.run_id, runs))
             for table in (Measurements, OverBudgetCases)
         )
     ).subquery()
@@ -364,7 +364,7 @@ def _rows(
     }
     contents = _contents(connection, [number for number in numbers if number not in kept])
     excluded: dict[int, list[Exclusion]] = defaultdict(list)
-    for exclusion in load_exclusions(connection, Exclusions.run_id.in_(numbers), Exclusions.included_at.is_(None)):
+    for exclusion in load_exclusions(connection, among(Exclusions.run_id, numbers), Exclusions.included_at.is_(None)):
         excluded[exclusion.run].append(exclusion)
     return [
         replace(kept[row.id], excluded=tuple(excluded[row.id]))
@@ -380,7 +380,7 @@ def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Co
     if not runs:
         return contents
     # Each query reads an index alone, in its order: counting takes longer than all else for a year of many cases.
-    of_runs = Measurements.run_id.in_(runs)
+    of_runs = among(Measurements.run_id, runs)
     by_status = (Measurements.run_id, Measurements.status, Measurements.device_id)
     measured = connection.execute(select(*by_status, func.count()).where(of_runs).group_by(*by_status)).all()
     uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all()) if measured else {}

@@ -91,7 +91,7 @@ class SeriesStore:
         levels = levels_by_run(self._database, runs)
         if missing := set(runs) - levels.keys():
             with self._database.reading() as connection:
-                known = set(connection.scalars(select(Runs.id).where(Runs.id.in_(missing))))
+                known = set(connection.scalars(select(Runs.id).where(among(Runs.id, missing))))
             if unknown_runs := missing - known:
                 raise unknown(min(unknown_runs))
         return {run: levels.get(run, LevelColumns.of({})) for run in runs}
@@ -106,7 +106,7 @@ class SeriesStore:
             ids = namesakes_of(connection, {series.case for series in runs})
             for run, of_run in wanted.items():
                 names = {number for series in of_run for number in ids.get(series.case, ())}
-                is_wanted = among(connection, Measurements.case_id, names)
+                is_wanted = among(Measurements.case_id, names)
                 held = levels_in(connection, run, is_wanted, metrics={series.metric for series in of_run})
                 levels |= {series: held[series] for series in of_run if series in held.places}
         return {series: levels[series] for series in runs if series in levels}
@@ -155,7 +155,7 @@ class SeriesStore:
             lineage = lineage_of(connection, case_id)
             names = select(Cases.id, Cases.name).where(Cases.lineage_id == lineage)
             own_names = {row.id: row.name for row in connection.execute(names)}
-            is_case = Measurements.case_id.in_(own_names)
+            is_case = among(Measurements.case_id, own_names)
             where = (is_case,) if device is None else (is_case, Devices.uuid == device)
             # What only depends on the run is read once a run: a case has thousands of measurements.
             rows = list(map(_Replica._make, connection.execute(query.where(*where))))
@@ -206,7 +206,7 @@ class SeriesStore:
         with self._database.reading() as connection:
             ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
             names = PresentNames(connection, ids)
-            of_cases = among(connection, Measurements.case_id, ids)
+            of_cases = among(Measurements.case_id, ids)
             read = histories(connection, runs, of_cases, errors=errors, names=names)
         wanted = set(cases)
         return {series: history for series, history in read.items() if series.case in wanted}
@@ -250,7 +250,7 @@ class SeriesStore:
             ids = None
             if cases is not None:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-                query = query.where(among(connection, Measurements.case_id, ids))
+                query = query.where(among(Measurements.case_id, ids))
             names = PresentNames(connection, ids)
             # By ids, and as plain tuples: two weeks of nights have tens of thousands of rows, and series are slow keys.
             for run, lineage, own, device, cache, blob in map(tuple, connection.execute(query)):
@@ -357,7 +357,7 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
         )
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Devices, Devices.id == Measurements.device_id)  # leaves a row with a damaged device out
-        .where(Measurements.run_id.in_(runs))
+        .where(among(Measurements.run_id, runs))
         .order_by(
             Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.replica
         )
@@ -378,7 +378,7 @@ def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
     first = connection.scalar(
         select(func.min(Measurements.run_id)).where(
             Measurements.environment_id.in_(connection.scalars(environments).all()),
-            Measurements.run_id.in_(runs),
+            among(Measurements.run_id, runs),
             judged(Measurements.run_id, Measurements.case_id),
         )
     )
@@ -402,7 +402,7 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
     query = (
         select(*_SERIES_KEY, Measurements.environment_id)
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(connection, Cases.lineage_id, lineages), Measurements.run_id == run)
+        .where(among(Cases.lineage_id, lineages), Measurements.run_id == run)
         .distinct()
     )
     measured: dict[int, set[CaseIds]] = defaultdict(set)
@@ -461,7 +461,7 @@ def _last_measured(
     on_devices = exists().where(
         Measurements.environment_id.in_(environments),
         Measurements.run_id == Runs.id,
-        among(connection, Measurements.device_id, {device for _, device, _ in keys}),
+        among(Measurements.device_id, {device for _, device, _ in keys}),
     )
     earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
     runs = connection.scalars(select(Runs.id).where(*earlier, on_devices).order_by(Runs.id.desc())).all()
@@ -470,12 +470,12 @@ def _last_measured(
     while missing and at < len(runs):
         part = runs[at : at + count]
         numbers = connection.scalars(
-            select(Cases.id).where(among(connection, Cases.lineage_id, {lineage for lineage, _, _ in missing}))
+            select(Cases.id).where(among(Cases.lineage_id, {lineage for lineage, _, _ in missing}))
         ).all()
         query = (
             select(*_SERIES_KEY, func.max(Measurements.run_id), Measurements.environment_id)
             .join(Cases, Cases.id == Measurements.case_id)
-            .where(among(connection, Measurements.run_id, part), among(connection, Measurements.case_id, numbers))
+            .where(among(Measurements.run_id, part), among(Measurements.case_id, numbers))
             .where(*elsewhere, judged(Measurements.run_id, Measurements.case_id))
             .group_by(*_SERIES_KEY, Measurements.environment_id)
         )

@@ -131,7 +131,7 @@ class VerdictStore:
         with self._database.reading() as connection:
             if cases is not None:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-                query = query.where(among(connection, Verdicts.case_id, ids))
+                query = query.where(among(Verdicts.case_id, ids))
             rows = connection.execute(query).all()
             has_former = any(former for _, former, *_ in rows)
             present = present_cases_of(connection, {number for number, *_ in rows}) if has_former else {}
@@ -144,7 +144,7 @@ class VerdictStore:
     def runs(self, runs: Collection[int]) -> set[int]:
         """Return which of some runs have a verdict that is not excluded."""
         query = select(Runs.id).where(
-            Runs.id.in_(runs),
+            among(Runs.id, runs),
             exists().where(Verdicts.run_id == Runs.id, judged(Verdicts.run_id, Verdicts.case_id)),
         )
         with self._database.reading() as connection:
@@ -167,7 +167,7 @@ class VerdictStore:
             ids = namesakes_of(connection, {one.case for one in series})
             query = (
                 with_series(Verdicts, Verdicts.run_id)
-                .where(among(connection, Verdicts.case_id, {number for numbers in ids.values() for number in numbers}))
+                .where(among(Verdicts.case_id, {number for numbers in ids.values() for number in numbers}))
                 .where(Devices.model.not_in(models), Devices.kind.not_in(("cpu", "host")))
                 .where(Verdicts.run_id >= since, judged(Verdicts.run_id, Verdicts.case_id))
                 .order_by(Verdicts.run_id)
@@ -189,7 +189,7 @@ class VerdictStore:
                 *(Verdicts.run_id, Verdicts.verdict, Verdicts.ratio, Verdicts.cause),
             )
             .join(Cases, Cases.id == Verdicts.case_id)
-            .where(Verdicts.run_id.in_(runs), _IS_EVENT)
+            .where(among(Verdicts.run_id, runs), _IS_EVENT)
             .where(judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.run_id)
         )
@@ -201,7 +201,7 @@ class VerdictStore:
             ids = None
             if cases is not None:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-                query = query.where(among(connection, Verdicts.case_id, ids))
+                query = query.where(among(Verdicts.case_id, ids))
             names = PresentNames(connection, ids)
             verdicts, causes, states = (_words(column) for column in (Verdicts.verdict, Verdicts.cause, Verdicts.cache))
             with connection.execute(query) as result:
@@ -274,9 +274,7 @@ class ConfirmationStore:
         with self._database.reading() as connection:
             rows = connection.execute(_of_runs([run])).all()
             sides: dict[tuple[int, str], list[Any]] = defaultdict(list)
-            runs = select(ConfirmationRuns).where(
-                among(connection, ConfirmationRuns.confirmation_id, [row.id for row in rows])
-            )
+            runs = select(ConfirmationRuns).where(among(ConfirmationRuns.confirmation_id, [row.id for row in rows]))
             for side_run in connection.execute(runs.order_by(ConfirmationRuns.number)):
                 sides[side_run.confirmation_id, side_run.side].append(side_run)
         return [_confirmation(row, sides[row.id, "baseline"], sides[row.id, "candidate"]) for row in rows]
@@ -319,7 +317,7 @@ def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
 
 def _of_runs(runs: Collection[int]) -> Select[Any]:
     query = with_series(Confirmations, Confirmations.run_id)
-    return query.where(Confirmations.run_id.in_(runs)).order_by(Confirmations.id)
+    return query.where(among(Confirmations.run_id, runs)).order_by(Confirmations.id)
 
 
 def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any]) -> Confirmation:

@@ -87,13 +87,13 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
     for name, path in paths.items():
         times = []
         for _ in range(repeats):
-            _change(store)
+            change(store)
             times.append(_timed(lambda path=path: shown.page(path)))
         rows.append(_row(name, times))
         claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
     times = []
     for _ in range(repeats):
-        _change(store)
+        change(store)
         _remove_files()
         times.append(_timed(lambda: shown.page(paths["a comparison of two runs"])))
     rows.append(_row("a comparison of two runs, the first time", times))
@@ -106,7 +106,7 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
     for name, read in lists.items():
         times = []
         for _ in range(repeats):
-            _change(store)
+            change(store)
             times.append(_timed(lambda read=read: json_text(plain(read()))))
         rows.append(_row(name, times))
         claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
@@ -150,7 +150,7 @@ def _remove_files() -> None:
     shutil.rmtree(default_folder() / FOLDER, ignore_errors=True)
 
 
-def _change(store: Store) -> None:
+def change(store: Store) -> None:
     """Change the database so that its state is another one."""
     with store.database.writing() as connection:
         connection.exec_driver_sql("UPDATE devices SET clock_hz = clock_hz + 1")

@@ -198,7 +198,6 @@ def _site_pages() -> Environment:
             "run_facts": views.run_facts,
             "newest_level": views.newest_level,
             "has_failed": views.has_failed,
-            "has_level": views.has_level,
             "most_rows": MOST_ROWS,
         }
     )

@@ -163,6 +163,11 @@ class SeriesView:
     tonight: Judgement | None = None
 
     @property
+    def has_level(self) -> bool:
+        """Whether any run has a level."""
+        return not np.isnan(self.points.level).all()
+
+    @property
     def levels(self) -> tuple[LevelRange, ...]:
         """The levels, separated by the change points."""
         return self.drawn().levels

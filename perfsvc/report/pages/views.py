@@ -459,11 +459,6 @@ def newest_level(view: SeriesView) -> str:
     return wording.level(point.level, view.series.metric) if point.status is Status.OK else point.status.value
 
 
-def has_level(view: SeriesView) -> bool:
-    """Return True if the series has a level in any run."""
-    return not np.isnan(view.points.level).all()
-
-
 def has_failed(view: SeriesView) -> bool:
     """Return True if the series failed or gave a wrong result in any run."""
     return any(status in BAD for status, _ in view.points.bad.values())

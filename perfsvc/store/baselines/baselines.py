@@ -204,7 +204,7 @@ def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[
     starts = present_segment_starts(connection, {key.case_ids for key in first})
     for start, keys in _by_start(first, starts).items():
         later = candidates.subquery()
-        of_keys = among(connection, later.c.lineage_id, _lineages(keys))
+        of_keys = among(later.c.lineage_id, _lineages(keys))
         in_segment = select(later.c.run_id, later.c.lineage_id).where(later.c.run_id > start, of_keys)
         runs = _first_correct_runs(connection, None, ended, Runs.git_dirty.is_(False), candidates=in_segment)
         kept |= {(run, key.lineage) for key, run in runs.items() if key in keys}
@@ -231,14 +231,14 @@ def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[Se
     (``own_name``), the new variant shares the pin if the pinned run measured both.
     """
     query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
-    pinned = _by_key(connection, query.where(among(connection, Pins.lineage_id, _lineages(keys))))
+    pinned = _by_key(connection, query.where(among(Pins.lineage_id, _lineages(keys))))
     own_names = {key.own_name for key in keys if key.own_name}
     if not own_names:
         return pinned
     both_measured = (
         select(own_name(Measurements.run_id), Measurements.run_id)
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(connection, Measurements.case_id, own_names), Measurements.run_id.in_(set(pinned.values())))
+        .where(among(Measurements.case_id, own_names), Measurements.run_id.in_(set(pinned.values())))
     )
     shared = {(name, run) for name, run in connection.execute(both_measured)}
     of_lineage = {key: pinned.get(key._replace(own_name=0)) for key in keys if key.own_name}
@@ -263,7 +263,7 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
         select(*series, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(among(connection, Cases.lineage_id, lineages), Verdicts.run_id < before_run, *_ACCEPTING)
+        .where(among(Cases.lineage_id, lineages), Verdicts.run_id < before_run, *_ACCEPTING)
         .group_by(*series)
     )
     own = own_name(FindingCases.last_run_id)
@@ -272,7 +272,7 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(among(connection, Cases.lineage_id, lineages), FindingCases.last_run_id < before_run)
+        .where(among(Cases.lineage_id, lineages), FindingCases.last_run_id < before_run)
         .where(judged(FindingCases.last_run_id, FindingCases.case_id))
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
@@ -328,7 +328,7 @@ def _first_runs(
     first = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
     if missing := keys - first.keys():
         # Names the cases, because to look for a new case among the measurements of all runs takes minutes.
-        names = select(Cases.id).where(among(connection, Cases.lineage_id, _lineages(missing)))
+        names = select(Cases.id).where(among(Cases.lineage_id, _lineages(missing)))
         of_missing = Measurements.case_id.in_(names)
         first = _first_correct_runs(connection, _lineages(missing), of_missing, *conditions) | first
     return first
@@ -345,7 +345,7 @@ def _first_correct_runs(
     Only the runs that meet the conditions ``runs`` count, and of these only the runs and lineages that ``candidates``
     returns, if it is given. Runs without uncommitted changes are preferred. A result is correct if all replicas are ok.
     """
-    of_lineages = [] if lineages is None else [among(connection, Cases.lineage_id, lineages)]
+    of_lineages = [] if lineages is None else [among(Cases.lineage_id, lineages)]
     names = ("run_id", "case_id", "device_id", "cache")
     measured = [getattr(Measurements, name) for name in names]
     results = (

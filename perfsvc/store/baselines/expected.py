@@ -7,6 +7,7 @@ from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple
 from perfsvc.model import RunState, Series
 from perfsvc.store.cases import CaseIds, SeriesKey, judged, lineage_keys
 from perfsvc.store.measurements.levels import levels_in
+from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.tables import Cases, Measurements, OverBudgetCases, Runs
 
@@ -99,11 +100,11 @@ def _skipped(runs: Iterable[int]) -> CTE:
     numbers = set(runs)
     over_budget = select(
         OverBudgetCases.run_id, OverBudgetCases.case_id, OverBudgetCases.device_id, OverBudgetCases.cache
-    ).where(OverBudgetCases.run_id.in_(numbers))
+    ).where(among(OverBudgetCases.run_id, numbers))
     excluded = (
         select(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
         .join(Exclusions, and_(Exclusions.run_id == Measurements.run_id, Exclusions.case_id == Measurements.case_id))
-        .where(Measurements.run_id.in_(numbers), Exclusions.included_at.is_(None))
+        .where(among(Measurements.run_id, numbers), Exclusions.included_at.is_(None))
     )
     return union(over_budget, excluded).cte("skipped")
 

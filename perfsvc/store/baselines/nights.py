@@ -81,10 +81,10 @@ def _nights(
             func.min(Measurements.python_code_id).label("python"),
         )
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .where(among(Cases.lineage_id, {key.lineage for key in keys.values()}))
         .where(Measurements.device_id.in_({key.device for key in keys.values()}))
         .where(Measurements.run_id < before_run, judged(Measurements.run_id, Measurements.case_id))
-        .where(or_(among(connection, Measurements.run_id, runs), Measurements.run_id.in_(anchors)))
+        .where(or_(among(Measurements.run_id, runs), Measurements.run_id.in_(anchors)))
         .group_by(*identity)
         # A case has one code in a run unless its replicas differ, as they do after the run of another binary.
         .having(replicas.filter(Measurements.status != Status.OK) == 0)
@@ -110,14 +110,14 @@ def _nights(
         .join(Cases, Cases.id == correct.c.case_id)
         .cte("named")
     )
-    flagged = select(named, _in_finding(connection, keys, named).label("moved")).cte("flagged")
+    flagged = select(named, _in_finding(keys, named).label("moved")).cte("flagged")
     of_code = (
         *(flagged.c.lineage_id, flagged.c.own_name, flagged.c.device_id, flagged.c.cache),
         *(flagged.c.environment, flagged.c.binary, flagged.c.python),
     )
     newest = func.row_number().over(partition_by=of_code, order_by=flagged.c.run_id.desc()).label("newest")
     ranked = select(flagged, newest).where(or_(flagged.c.run_id.in_(anchors), ~flagged.c.moved)).cte("ranked")
-    kept = or_(ranked.c.newest <= MOST_NIGHTS, among(connection, ranked.c.run_id, {*first, *anchors}))
+    kept = or_(ranked.c.newest <= MOST_NIGHTS, among(ranked.c.run_id, {*first, *anchors}))
     query = select(ranked).where(kept)
     used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
     moved: set[tuple[Any, ...]] = set()
@@ -176,7 +176,7 @@ def _searched_runs(
     return searched, first_runs
 
 
-def _in_finding(connection: Connection, keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:
+def _in_finding(keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:
     """Return an SQL condition: whether a finding reports that a case had moved in a run.
 
     The finding may have another name of the case than the run, because the case was renamed.
@@ -195,7 +195,7 @@ def _in_finding(connection: Connection, keys: Mapping[Series, SeriesKey], named:
         )
         .join(Cases, Cases.id == FindingCases.case_id)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .where(among(Cases.lineage_id, {key.lineage for key in keys.values()}))
         .cte("moved")
     )
     return exists().where(
@@ -222,7 +222,7 @@ def replica_levels(
     measured = (
         select(*case, literal(TIME), Measurements.run_id, Measurements.median_s)
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(connection, Cases.lineage_id, {key.lineage for key in wanted}), Measurements.run_id.in_(numbers))
+        .where(among(Cases.lineage_id, {key.lineage for key in wanted}), among(Measurements.run_id, numbers))
         .order_by(Measurements.run_id, Measurements.replica)
     )
     metrics = {key.metric for key in wanted} - {TIME}

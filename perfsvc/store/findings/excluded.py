@@ -220,7 +220,7 @@ def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) ->
         .order_by(FindingCases.finding_id, FindingCases.case_id)
     )
     if cases is not None:
-        lineages = select(Cases.lineage_id).where(among(connection, Cases.id, cases))
+        lineages = select(Cases.lineage_id).where(among(Cases.id, cases))
         query = query.where(FindingCases.case_id.in_(select(Cases.id).where(Cases.lineage_id.in_(lineages))))
     return list(connection.execute(query))
 
@@ -370,6 +370,6 @@ def needing(connection: Connection, run: int, cases: Iterable[int] | None, *stat
         .order_by(Findings.id, Cases.id)
     )
     if cases is not None:
-        lineages = select(Cases.lineage_id).where(among(connection, Cases.id, list(cases)))
+        lineages = select(Cases.lineage_id).where(among(Cases.id, list(cases)))
         query = query.where(Cases.lineage_id.in_(lineages))
     return list(connection.execute(query))

@@ -110,9 +110,7 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
 
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
     """Return the ``finding_cases`` rows of some findings, each with its series. Renamed cases have present names."""
-    query = with_series(FindingCases, FindingCases.last_run_id).where(
-        among(connection, FindingCases.finding_id, numbers)
-    )
+    query = with_series(FindingCases, FindingCases.last_run_id).where(among(FindingCases.finding_id, numbers))
     in_order = query.order_by(*(getattr(FindingCases, name) for name in KEY))
     return [(row, series_of(row)) for row in connection.execute(in_order)]
 
@@ -131,7 +129,7 @@ def _explanations(connection: Connection, numbers: Collection[int]) -> dict[tupl
         select(Findings.id.label("finding_id"), Explanations)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
         .join(Explanations, of_finding)
-        .where(among(connection, Findings.id, numbers))
+        .where(among(Findings.id, numbers))
         .order_by(Explanations.sentence != "", Explanations.id)
     )
     return {(row.finding_id, row.case_id, row.device_id): row for row in connection.execute(query)}
@@ -155,7 +153,7 @@ def _explanation(row: Any, series: Series) -> CaseExplanation:
 def _profiled_runs(connection: Connection, runs: Collection[int | None]) -> set[int]:
     """Return which of some runs have an explanation of any case."""
     known = [run for run in runs if run is not None]
-    query = select(Explanations.run_id).where(among(connection, Explanations.run_id, known)).distinct()
+    query = select(Explanations.run_id).where(among(Explanations.run_id, known)).distinct()
     return set(connection.scalars(query)) if known else set()
 
 

@@ -140,7 +140,7 @@ def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[t
         select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(among(connection, Cases.lineage_id, lineages))
+        .where(among(Cases.lineage_id, lineages))
         .where(judged(FindingCases.recovered_run_id, FindingCases.case_id))
         .order_by(FindingCases.finding_id.desc(), FindingCases.step.desc())
     )

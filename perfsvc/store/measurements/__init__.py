@@ -160,7 +160,7 @@ class MeasurementStore:
             .order_by(Measurements.id)
         )
         with self._database.reading() as connection:
-            where = RowFilter([run], cases, devices).conditions(connection)
+            where = RowFilter([run], cases, devices).conditions()
             return [
                 StoredSamples(case, uuid, cache, replica, samples)
                 for case, uuid, replica, cache, blob in connection.execute(query.where(*where))

@@ -123,7 +123,7 @@ PART = 10_000
 
 def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
     """Return all columns of some measurements as lists by column name."""
-    where = rows.conditions(connection)
+    where = rows.conditions()
     query = (
         select(Measurements.id, *_COLUMNS.values(), Measurements.case_id, Devices.l2_bytes)
         .join(Runs, Runs.id == Measurements.run_id)
@@ -165,7 +165,7 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
 
 def further_of(connection: Connection, rows: RowFilter) -> tuple[list[dict[str, Any]], set[str]]:
     """Return the axes of each case of some measurements, in the order of their rows, and the names of the metrics."""
-    where = rows.conditions(connection)
+    where = rows.conditions()
     first = (
         select(Measurements.case_id, func.min(Measurements.run_id).label("run"))
         .where(*where)

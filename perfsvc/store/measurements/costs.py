@@ -25,7 +25,7 @@ def costs_of(
 ) -> dict[tuple[str, str, CacheState], CaseCost]:
     """Return the cost and the noise of cases by device (UUID), case id and cache state; see ``CaseCost``."""
     lineages = lineages_of(connection, cases)
-    newest = _newest(connection, set(lineages.values()), devices, before)
+    newest = _newest(set(lineages.values()), devices, before)
     measured = _measured(connection, newest, before)
     between = _between(connection, newest, before)
     found: dict[int, list[tuple[str, CacheState, CaseCost]]] = {lineage: [] for lineage in lineages.values()}
@@ -65,7 +65,7 @@ class _Past:
             self.walls_s.append(wall_s)
 
 
-def _newest(connection: Connection, lineages: Collection[int], devices: Collection[str], before: int | None) -> CTE:
+def _newest(lineages: Collection[int], devices: Collection[str], before: int | None) -> CTE:
     """Return a query of each name of the cases on each device, with the run of its ``NEWEST``-th newest measurement."""
     run = (
         select(Measurements.run_id)
@@ -80,7 +80,7 @@ def _newest(connection: Connection, lineages: Collection[int], devices: Collecti
         select(Cases.lineage_id, Cases.id.label("case_id"), Devices.id.label("device_id"), Devices.uuid)
         .add_columns(func.coalesce(run, 0).label("run_id"))
         .join(Devices, true())
-        .where(among(connection, Cases.lineage_id, lineages), Devices.uuid.in_(devices))
+        .where(among(Cases.lineage_id, lineages), Devices.uuid.in_(devices))
         .cte()
         .prefix_with("MATERIALIZED")  # else SQLite computes the run again for every measurement of the case
     )

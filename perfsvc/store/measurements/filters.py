@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, or_, select
+from sqlalchemy import ColumnElement, or_, select
 
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.tables import Cases, Devices, Measurements
@@ -25,13 +25,13 @@ class RowFilter:
     devices: Collection[str] | None = None
     until: int | None = None
 
-    def conditions(self, connection: Connection) -> list[ColumnElement[bool]]:
+    def conditions(self) -> list[ColumnElement[bool]]:
         """Return the conditions for a query of ``measurements``."""
         conditions = []
         if self.runs is not None:
-            conditions.append(among(connection, Measurements.run_id, self.runs))
+            conditions.append(among(Measurements.run_id, self.runs))
         if self.cases is not None:
-            cases = select(Cases.id).where(among(connection, Cases.name, self.cases))
+            cases = select(Cases.id).where(among(Cases.name, self.cases))
             conditions.append(Measurements.case_id.in_(cases))
         if self.devices is not None:
             named = or_(Devices.uuid.in_(self.devices), Devices.model.in_(self.devices))

@@ -44,7 +44,7 @@ def load_quantities(
             return _by_series(connection, of_stored_cases(connection, columns, 1), PresentNames(connection))
     with database.reading() as connection:
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-        query = _query(runs).where(among(connection, Measurements.case_id, ids))
+        query = _query(runs).where(among(Measurements.case_id, ids))
         found = _by_series(connection, _read(connection, query), PresentNames(connection, ids))
     wanted = set(cases)
     return {series: quantities for series, quantities in found.items() if series.case in wanted}
@@ -78,7 +78,7 @@ def _query(runs: Collection[int]) -> Select[Any]:
             func.max(Measurements.link_bytes),
             func.count().filter(Measurements.status != Status.OK),
         )
-        .where(Measurements.run_id.in_(runs))
+        .where(among(Measurements.run_id, runs))
         .group_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     )
 
@@ -124,7 +124,7 @@ def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices:
     if not facts:
         return found
     checked = {commit for _, _, commit, _ in facts}
-    clean = select(Runs.id, Runs.git_commit).where(Runs.id.in_(runs), Runs.git_dirty.is_(False))
+    clean = select(Runs.id, Runs.git_commit).where(among(Runs.id, runs), Runs.git_dirty.is_(False))
     commits = {number: commit for number, commit in connection.execute(clean) if commit in checked}
     targets = dict(connection.execute(select(Devices.id, Devices.target)).all())
     toolkits = dict(connection.execute(select(Environments.id, Environments.toolkit)).all())
@@ -141,7 +141,7 @@ def _static_facts(connection: Connection, runs: Collection[int]) -> dict[tuple[i
 
     The facts are those that ``perfsvc check`` stored for the commits of the runs; the newest check of a commit counts.
     """
-    commits = select(Runs.git_commit).where(Runs.id.in_(runs), Runs.git_commit != "", Runs.git_dirty.is_(False))
+    commits = select(Runs.git_commit).where(among(Runs.id, runs), Runs.git_commit != "", Runs.git_dirty.is_(False))
     of_check = (
         select(
             CheckedKernels.check_id,

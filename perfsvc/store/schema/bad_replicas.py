@@ -57,7 +57,7 @@ def lost_failures(connection: Connection, runs: Collection[int]) -> list[LostFai
     ids = (own.case_id, own.device_id, own.replica, own.environment_id)
     case, device, replica, _ = (sql_case((_is_number(column), column)) for column in ids)
     query = select(own.run_id, case, device, sql_case(states, value=own.cache), replica, own.status, own.reason).where(
-        among(connection, own.run_id, runs),
+        among(own.run_id, runs),
         own.status.in_([Status.FAILED, Status.WRONG]),
         or_(own.cache.not_in(list(CacheState)), *(~_is_number(column) for column in ids)),
     )

@@ -12,7 +12,6 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from sqlalchemy import (
-    JSON,
     ColumnElement,
     Connection,
     Engine,
@@ -28,7 +27,9 @@ from sqlalchemy import (
 from sqlalchemy import cast as sql_cast
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+from sqlalchemy.sql.functions import GenericFunction
 
 from perfsvc import units
 from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
@@ -397,13 +398,22 @@ MOST_PARAMETERS = 500
 all lists of a statement."""
 
 
-def among(connection: Connection, column: Any, values: Collection[Any]) -> ColumnElement[bool]:
+def among(column: Any, values: Collection[Any]) -> ColumnElement[bool]:
     """Return the condition that a column has one of some values; there may be any number of values."""
     if len(values) <= MOST_PARAMETERS:
         return cast("ColumnElement[bool]", column.in_(values))
     # More values than a statement may have parameters: they become one parameter, a JSON array.
-    parameter = literal(json.dumps(list(values)), Text)
-    if connection.dialect.name == POSTGRESQL:
-        members = select(func.json_array_elements_text(sql_cast(parameter, JSON)).cast(column.type))
-        return cast("ColumnElement[bool]", column.in_(members))
-    return cast("ColumnElement[bool]", column.in_(select(func.json_each(parameter).table_valued("value").c.value)))
+    members = _JsonMembers(literal(json.dumps(list(values)), Text)).table_valued("value")
+    return cast("ColumnElement[bool]", column.in_(select(sql_cast(members.c.value, column.type))))
+
+
+class _JsonMembers(GenericFunction[Any]):
+    """The members of a JSON array, as the rows of a table whose column is ``value``."""
+
+    name = "json_each"
+    inherit_cache = True
+
+
+@compiles(_JsonMembers, POSTGRESQL)
+def _on_postgresql(element: _JsonMembers, compiler: Any, **options: Any) -> str:
+    return f"json_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS JSON))"

@@ -77,7 +77,7 @@ def load_full(connection: Connection, runs: Collection[int]) -> dict[int, FullEn
     query = (
         select(Runs.id, FullEnvironments.parts)
         .join(FullEnvironments, FullEnvironments.id == Runs.full_environment_id)
-        .where(among(connection, Runs.id, runs))
+        .where(among(Runs.id, runs))
     )
     return {run: _full(text) for run, text in connection.execute(query)}
 

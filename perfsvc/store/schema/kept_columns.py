@@ -29,7 +29,7 @@ from perfsvc.files import Folder
 from perfsvc.model import PRECISIONS, CacheState, RunState, Status, codec, digest
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import Real
-from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, file_of, identity_of
+from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, among, file_of, identity_of
 from perfsvc.store.schema.shared_reading import Columns
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
@@ -161,7 +161,7 @@ def _keys_of(connection: Connection, runs: Sequence[int], state: ColumnElement[i
             func.max(Measurements.id).label("newest"),
             more.label("more"),
         )
-        .where(Measurements.run_id.in_(runs))
+        .where(among(Measurements.run_id, runs))
         .group_by(Measurements.run_id)
         .having(func.count() >= LEAST_MEASUREMENTS)
         .subquery()
@@ -183,7 +183,7 @@ def _with_damaged_words(connection: Connection, runs: Sequence[int]) -> set[int]
         Measurements.cache.not_in(list(CacheState)),
         Measurements.precision.not_in(["", *PRECISIONS]),
     )
-    query = select(Measurements.run_id).where(Measurements.run_id.in_(runs), is_damaged).distinct()
+    query = select(Measurements.run_id).where(among(Measurements.run_id, runs), is_damaged).distinct()
     return set(connection.scalars(query))
 
 
@@ -192,7 +192,7 @@ def _with_damaged_numbers(connection: Connection, runs: Sequence[int], queries: 
     if connection.dialect.name != SQLITE:  # others refuse such values
         return set()
     read = {part for query in queries for part in iterate(query) if isinstance(part, Column)}
-    of_runs = Measurements.run_id.in_(runs)
+    of_runs = among(Measurements.run_id, runs)
     damaged: set[int] = set()
     for table in (Measurements, Metrics):
         numeric = [column for column in read if column.table is table.__table__ and _is_numeric(column)]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from perfsvc.model import (
     CacheState,
@@ -24,7 +24,7 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.store import CaseCode, MeasurementEntry, RunState
 from perfsvc.store.schema import engine
-from perfsvc.store.schema.engine import among, transaction
+from perfsvc.store.schema.engine import MOST_PARAMETERS, among, transaction
 from perfsvc.store.schema.tables import Cases, Lineages
 
 OLD = Environment("580.1", "nvcc 13.0.88", 700.0)
@@ -110,11 +110,37 @@ def test_a_list_may_be_longer_than_a_statement_takes_parameters(story):
     assert run == 1
     with transaction(story.store.database.engine, writes=False) as connection:
         numbers = [*range(1, 70_001)]
-        assert len(connection.scalars(select(Lineages.id).where(among(connection, Lineages.id, numbers))).all()) == 2
+        assert len(connection.scalars(select(Lineages.id).where(among(Lineages.id, numbers))).all()) == 2
         names = [f"no case {number}" for number in numbers] + [story.tiled.id]
-        found = connection.scalars(select(Cases.name).where(among(connection, Cases.name, names))).all()
+        found = connection.scalars(select(Cases.name).where(among(Cases.name, names))).all()
         assert found == [story.tiled.id]
-        assert connection.scalars(select(Cases.id).where(among(connection, Cases.id, set()))).all() == []
+        assert connection.scalars(select(Cases.id).where(among(Cases.id, set()))).all() == []
+
+
+def test_years_of_runs_are_read_in_statements_of_few_parameters(story):
+    run = story.run(story.tiled, story.naive)
+    store, runs = story.store, range(1, 3 * MOST_PARAMETERS)
+
+    def count(_connection, _cursor, _statement, parameters, _context, many):
+        assert many or len(parameters) <= 2 * MOST_PARAMETERS
+
+    event.listen(store.database.engine, "before_cursor_execute", count)
+    measured = {story.tiled.id, story.naive.id}
+    assert {series.case.id for series in store.series.histories(runs)} == measured
+    assert {series.case.id for series in store.series.histories(runs, cases=[story.tiled])} == {story.tiled.id}
+    assert {series.case.id for series in store.series.samples(runs)} == measured
+    assert {series.case.id for series in store.measurements.quantities(runs)} == measured
+    assert set(store.measurements.columns(runs)["case"]) == measured
+    assert set(store.devices.conditions_of(runs)) == {run}
+    assert {at for at, _ in store.devices.environments_in(runs)} == {run}
+    assert store.devices.peaks_of(runs) == {}
+    assert set(store.devices.full_environments(runs)) <= {run}
+    assert store.exclusions.of_runs(runs) == []
+    assert store.verdicts.runs(runs) <= {run}
+    assert store.verdicts.events(runs) == {}
+    assert store.confirmations.series(runs) == set()
+    (row,) = store.runs.list()
+    assert row.id == run
 
 
 def test_levels_and_baselines_are_read_the_same_however_many_parameters_a_statement_takes(story, monkeypatch):

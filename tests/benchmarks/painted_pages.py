@@ -1,0 +1,130 @@
+"""Open the pages of `perfsvc serve` in headless Chromium, and change the filters of a comparison.
+
+    python tests/benchmarks/painted_pages.py [--cases 5000] [--nights 20] [--database FILE] [--repeats 3]
+
+The script fills a database with planted nights, two series for each case, and serves it on loopback. Before each visit
+the database changes, so that the server makes the page anew; a second visit gets what the server has kept. A page is
+painted when Chromium has painted its first content after the whole document was read. The claims count the time on the
+clock, so let nothing else run.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from comparison_page import CHANGE
+from page_speed import change
+from server_load import served
+from simulated.many import fill
+from workbench import Claim, finish, table
+
+from perfsvc.report.pages.site import comparison_page, series_page
+from perfsvc.store import Store
+
+PAINTED_MS, FILTER_MS, COMPARISON_MB = 1000.0, 100.0, 3.0
+FILTERS = (
+    ("text", "variant_3"),
+    ("show", "relevant"),
+    ("show", ""),
+    ("benchmark", "kernel_7"),
+    ("benchmark", ""),
+    ("direction", "slower"),
+    ("sort", "name"),
+)
+"""Changes of the filters, one after the other."""
+
+PAINTED = """() => new Promise((done) => new PerformanceObserver((list) => {
+    const paint = list.getEntriesByName('first-contentful-paint')[0]?.startTime;
+    if (paint) done(Math.max(paint, performance.getEntriesByType('navigation')[0].domInteractive));
+}).observe({ type: 'paint', buffered: true }))"""
+"""Returns when the page was painted; its rows are made before the document is complete."""
+
+
+def main() -> int:
+    """Fill the database, open its pages, check the claims, and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=5000, help="each has a series of times and a series of energies")
+    parser.add_argument("--nights", type=int, default=20)
+    parser.add_argument("--database", type=Path, help="keep the database in this file, or use it if it exists")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PERFSVC_CACHE"] = f"{folder}/cache"
+        path = options.database or Path(folder) / "perfsvc.db"
+        exists = path.exists()
+        with Store.open(path) as store:
+            if not exists:
+                fill(store, options.cases, options.nights)
+            with served(str(path), Path(folder)) as (_, address):
+                rows, claims = visits(store, address, options.repeats)
+    print(table(("page", "anew, ms", "kept, ms", "MB"), rows))
+    return finish(claims, options.json, rows=rows)
+
+
+def visits(store: Store, address: str, repeats: int) -> tuple[list[list[str]], list[Claim]]:
+    """Open each kind of page, and return a row for each and the claims about them."""
+    from playwright.sync_api import sync_playwright
+
+    newest, before = (row.id for row in store.runs.list(2))
+    series = min(store.series.histories([newest]), key=lambda one: one.case.id)
+    compared = f"compare/{before}-{newest}.html"
+    paths = {
+        "Tonight": "index.html",
+        "a series": series_page(series),
+        "a comparison with the baselines": comparison_page(newest),
+        "a comparison of two runs": compared,
+    }
+    rows, claims = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, path in paths.items():
+            anew, kept = [], []
+            for _ in range(repeats):
+                change(store)
+                painted_ms, megabytes = opened(browser, f"{address}{path}")
+                anew.append(painted_ms)
+                kept.append(opened(browser, f"{address}{path}")[0])
+            rows.append([name, *(f"{statistics.median(times):.0f}" for times in (anew, kept)), f"{megabytes:.2f}"])
+            claims.append(Claim(f"until {name} is painted", statistics.median(anew), PAINTED_MS, " ms"))
+            if path == compared:
+                claims.append(Claim("size of a comparison", megabytes, COMPARISON_MB, " MB"))
+        answers = filtered(browser, f"{address}{compared}", repeats)
+        browser.close()
+    rows += [[f"filter {name} = {value or 'all'}", f"{statistics.median(ms):.0f}"] for (name, value), ms in answers]
+    slowest = max(statistics.median(ms) for _, ms in answers)
+    return [row + [""] * (4 - len(row)) for row in rows], [
+        *claims,
+        Claim("until the slowest filter has answered", slowest, FILTER_MS, " ms"),
+    ]
+
+
+def opened(browser: Any, url: str) -> tuple[float, float]:
+    """Open a page in a new tab; return when it was painted, in ms, and its size in MB without compression."""
+    page = browser.new_page(viewport={"width": 1600, "height": 900})
+    answer = page.goto(url)
+    if not answer.ok:
+        raise RuntimeError(f"{url}: {answer.status}")
+    painted_ms, size = float(page.evaluate(PAINTED)), len(answer.body())
+    page.close()
+    return painted_ms, size / 1e6
+
+
+def filtered(browser: Any, url: str, repeats: int) -> list[tuple[tuple[str, str], list[float]]]:
+    """Change the filters of a comparison; return each change and how long the answers took, in ms."""
+    page = browser.new_page(viewport={"width": 1600, "height": 900})
+    page.goto(url)
+    if not page.locator("#compared tbody tr").count():
+        raise RuntimeError("the page shows no rows")
+    times = [[float(page.evaluate(CHANGE, list(change))) for change in FILTERS] for _ in range(repeats)]
+    page.close()
+    return list(zip(FILTERS, map(list, zip(*times, strict=True)), strict=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
