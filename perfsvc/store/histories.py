@@ -160,13 +160,10 @@ def _split_by_series(
     return result
 
 
-def measured(connection: Connection, run: int) -> dict[Series, bool]:
-    """Return the series of ``histories`` of one run, and whether every replica of their case is ok.
-
-    The values are not read, so this is faster than ``histories``.
-    """
+def measured(connection: Connection, run: int) -> set[Series]:
+    """Return the series of ``histories`` of one run; the values are not read, so this is faster than ``histories``."""
     if lost_failures(connection, [run]):
-        return {series: not history.bad for series, history in histories(connection, [run]).items()}
+        return set(histories(connection, [run]))
     of_run = Measurements.run_id == run
     is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
     identity = (Measurements.case_id, Measurements.device_id, Measurements.cache)
@@ -192,12 +189,12 @@ def measured(connection: Connection, run: int) -> dict[Series, bool]:
     for case, _, _, lineage, *_ in cells:
         names_of_lineage[lineage].add(case)
     names = PresentNames(connection)
-    found: dict[Series, bool] = {}
+    found: set[Series] = set()
     for case, device, cache, lineage, former, all_ok, times in cells:
         own = case if former and len(names_of_lineage[lineage]) > 1 else 0
         of_cell = [TIME] if times or not all_ok else []
-        for metric in of_cell + (metrics[case, device, cache] if all_ok else []):
-            found[names.series(lineage, own, device, metric, cache)] = bool(all_ok)
+        of_cell += metrics[case, device, cache] if all_ok else []
+        found |= {names.series(lineage, own, device, metric, cache) for metric in of_cell}
     return found
 
 

@@ -211,13 +211,20 @@ class SeriesStore:
         wanted = set(cases)
         return {series: history for series, history in read.items() if series.case in wanted}
 
-    def measured(self, run: int) -> dict[Series, bool]:
-        """Return each series that a run measured and ``histories`` returns, and whether its case has only ok replicas.
-
-        This is faster than ``histories``, because no values are read.
-        """
+    def measured(self, run: int) -> set[Series]:
+        """Return the series of ``histories`` of one run, which is faster, because no values are read."""
         with self._database.reading() as connection:
             return measured(connection, run)
+
+    def unsuccessful(self, run: int) -> set[Case]:
+        """Return the cases of which a replica is not ok in a run, under all their names, and perhaps further cases."""
+        of_run = (Measurements.run_id == run, Measurements.status != Status.OK)
+        lineages = select(Cases.lineage_id).join(Measurements, Measurements.case_id == Cases.id).where(*of_run)
+        with self._database.reading() as connection:
+            if lost_failures(connection, [run]):  # it may be of any case
+                return {series.case for series in measured(connection, run)}
+            names = connection.execute(select(*CASE_COLUMNS).where(Cases.lineage_id.in_(lineages)))
+            return {case_of(*name) for name in names}
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.

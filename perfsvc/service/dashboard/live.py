@@ -139,7 +139,9 @@ class LivePages:
         if path == INDEX:
             to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
             state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
-            return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
+            tonight = of_tonight(self._store, state.pages.site)
+            state.series.add_measured(tonight.verdicts)
+            return self._pages(tonight).list(INDEX)
         if one := OF_ONE_RUN.fullmatch(path):
             return self._judged(state, int(one[1]))
         for shown in state.pages.site.findings:
@@ -183,7 +185,7 @@ class LivePages:
     def _comparison(state: _State, run: int, sides: ComparedSides) -> str:
         """Return the page of a comparison in which a run is judged."""
         if run in state.pages.site.runs:
-            state.series.add_measured(row.series for row in sides.judgements if row.candidate_run == run)
+            state.series.add_measured(row for row in sides.judgements if row.candidate_run == run)
         return state.pages.comparison(sides)
 
     def _compare(self, state: _State, base: int, new: int) -> str:

@@ -5,7 +5,7 @@ from functools import cached_property
 from threading import RLock
 from typing import overload
 
-from perfsvc.model import MAX_ERROR, Case, Series
+from perfsvc.model import MAX_ERROR, Case, Judgement, Series, Verdict
 from perfsvc.report.pages.site import (
     BENCHMARK_PAGES,
     RunPoint,
@@ -38,7 +38,6 @@ class StoredSeries(SeriesViews):
         self._store = store
         self._site = site
         self._read: dict[Case, tuple[SeriesView, ...]] = {}
-        self._in_runs: dict[int, dict[Series, bool]] = {}
         self._measured: set[Series] = set()
         self._lock = RLock()
 
@@ -103,16 +102,16 @@ class StoredSeries(SeriesViews):
         measured = asked & self._measured
         return measured | self._looked_up(asked - measured)
 
-    def add_measured(self, series: Iterable[Series]) -> None:
-        """Remember series that runs on the site measured, so that ``known`` need not look them up."""
+    def add_measured(self, verdicts: Iterable[Judgement]) -> None:
+        """Remember the series with verdicts on runs of the site, so that ``known`` need not look them up."""
+        measured = (row.series for row in verdicts if row.verdict is not Verdict.MISSING)
         with self._lock:
-            self._measured |= {one for one in series if one.metric != MAX_ERROR}
+            self._measured |= {one for one in measured if one.metric != MAX_ERROR}
 
     def _looked_up(self, asked: set[Series]) -> set[Series]:
         """Return which of some series the site has, from the database."""
-        if self._site.tonight and sum(one.case not in self._read for one in asked) > FEW:
-            self.in_run(self._site.tonight.id)
-        found = {one for measured in list(self._in_runs.values()) for one in asked & measured.keys()}
+        many = sum(one.case not in self._read for one in asked) > FEW
+        found = asked & self._of_tonight if many else set()
         errors = {one for one in asked if one.metric == MAX_ERROR}
         if errors:  # the site has them only if a finding or an event reports them
             reported = {moved.series for view in self._site.findings for moved in view.finding.moved}
@@ -121,21 +120,15 @@ class StoredSeries(SeriesViews):
         self.read(asked - found)
         return found | {one for one in asked - found if self.get(one)}
 
+    @cached_property
+    def _of_tonight(self) -> set[Series]:
+        return self._store.series.measured(self._site.tonight.id) if self._site.tonight else set()
+
     @staticmethod
     def _may_be_named(name: str, case: Case) -> bool:
         """Return whether the page of a series of a case may have this readable part, which begins with the case's."""
         beginning = slug(case.id)
         return not beginning or f"{name}-".startswith(f"{beginning}-")
-
-    def in_run(self, run: int) -> dict[Series, bool]:
-        """Return the series that a run measured, except the errors of results, and whether every replica is ok.
-
-        Then ``known`` is fast for these series.
-        """
-        with self._lock:
-            if run not in self._in_runs:
-                self._in_runs[run] = self._store.series.measured(run)
-            return self._in_runs[run]
 
     @cached_property
     def _cases(self) -> list[Case]:
@@ -143,7 +136,7 @@ class StoredSeries(SeriesViews):
 
     def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
         """Return the series that a run measured without a correct result; excluded data is left out."""
-        cases = {series.case for series, ok in self.in_run(run).items() if not ok}
+        cases = self._store.series.unsuccessful(run)
         histories = self._store.series.histories([run], cases=cases) if cases else {}
         found = []
         for series, history in histories.items():

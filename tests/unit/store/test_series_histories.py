@@ -80,14 +80,27 @@ def test_the_measured_series_of_a_run_are_those_of_its_histories(story, store):
     story.put(run, renamed, replica=1, status=Status.WRONG, metrics={"steps": 3.0})
     story.put(run, story.tiled, cache=CacheState.WARM)
     measured = store.series.measured(run)
-    assert measured.keys() == store.series.histories([run]).keys()
-    assert {(series.case.variant, series.metric, series.cache.value): ok for series, ok in measured.items()} == {
-        ("tiled", "time", "cold"): True,
-        ("tiled", "steps", "cold"): True,
-        ("tiled", "time", "warm"): True,
-        ("shared", "time", "cold"): False,
+    assert measured == store.series.histories([run]).keys()
+    assert {(series.case.variant, series.metric, series.cache.value) for series in measured} == {
+        ("tiled", "time", "cold"),
+        ("tiled", "steps", "cold"),
+        ("tiled", "time", "warm"),
+        ("shared", "time", "cold"),
     }
-    assert store.series.measured(run + 1) == {}
+    assert {case.variant for case in store.series.unsuccessful(run)} == {"shared", "tiled"}  # names of one lineage
+    assert store.series.measured(run + 1) == store.series.unsuccessful(run + 1) == set()
+
+
+def test_cases_without_a_correct_result_are_known_by_their_present_names(story, store):
+    run = story.begin()
+    story.put(run, story.tiled)
+    story.put(run, story.tiled, replica=1, status=Status.FAILED, reason="it crashed")
+    story.put(run, story.naive)
+    store.runs.end(run, RunState.FINISHED)
+    assert store.series.unsuccessful(run) == {story.tiled}
+    renamed = replace(story.tiled, variant="renamed", formerly=("tiled",))
+    story.run(renamed)
+    assert {case.variant for case in store.series.unsuccessful(run)} == {"tiled", "renamed"}
 
 
 def test_a_renamed_case_keeps_its_history_events_and_samples(story, store):
