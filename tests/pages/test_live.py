@@ -58,6 +58,19 @@ def test_a_page_follows_the_database(nights, names):
     assert f"Finding {number}" in shown.page(f"findings/{number}.html")
 
 
+def test_a_case_that_no_run_of_the_pages_measured_is_named_without_a_link(nights, names):
+    nights.night({names.tiled: 1e-4, names.naive: 2e-4})
+    run = nights.night({names.tiled: 1.2e-4})
+    nights.judge(run, {names.tiled: Verdict.REGRESSION, names.naive: Verdict.MISSING})
+    for last, has_page in ((2, True), (1, False)):
+        for page in (f"compare/{run}.html", "index.html"):
+            shown = LivePages(nights.store, last=last)
+            html = shown.page(page)
+            assert names.page(names.tiled).rpartition("/")[2] in html
+            assert (names.page(names.naive).rpartition("/")[2] in html) is has_page
+            assert (shown.page(names.page(names.naive)) is not None) is has_page
+
+
 def test_any_two_runs_are_compared(nights, names):
     for time in (1e-4, 1.1e-4, 1.5e-4):
         nights.night({names.tiled: time})
