@@ -2,10 +2,10 @@
 
     python tests/benchmarks/painted_pages.py [--cases 5000] [--nights 20] [--database FILE] [--repeats 3]
 
-The script fills a database with planted nights, two series for each case, and serves it on loopback. Before each visit
-the database changes, so that the server makes the page anew; a second visit gets what the server has kept. A page is
-painted when Chromium has painted its first content after the whole document was read. The claims count the time on the
-clock, so let nothing else run.
+The script fills a database with planted nights, two series for each case, and serves it on loopback. One tab visits
+all pages, as a reader does, and keeps style and scripts. Before each visit the database changes, so that the server
+makes the page anew; a second visit gets what the server has kept. A page is painted when Chromium has painted its first
+content after the whole document was read. The claims count the time on the clock, so let nothing else run.
 """
 
 import argparse
@@ -83,18 +83,20 @@ def visits(store: Store, address: str, repeats: int) -> tuple[list[list[str]], l
     rows, claims = [], []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        tab = browser.new_page(viewport={"width": 1600, "height": 900})
+        opened(tab, f"{address}{compared}")
         for name, path in paths.items():
             anew, kept = [], []
             for _ in range(repeats):
                 change(store)
-                painted_ms, megabytes = opened(browser, f"{address}{path}")
+                painted_ms, megabytes = opened(tab, f"{address}{path}")
                 anew.append(painted_ms)
-                kept.append(opened(browser, f"{address}{path}")[0])
+                kept.append(opened(tab, f"{address}{path}")[0])
             rows.append([name, *(f"{statistics.median(times):.0f}" for times in (anew, kept)), f"{megabytes:.2f}"])
             claims.append(Claim(f"until {name} is painted", statistics.median(anew), PAINTED_MS, " ms"))
             if path == compared:
                 claims.append(Claim("size of a comparison", megabytes, COMPARISON_MB, " MB"))
-        answers = filtered(browser, f"{address}{compared}", repeats)
+        answers = filtered(tab, f"{address}{compared}", repeats)
         browser.close()
     rows += [[f"filter {name} = {value or 'all'}", f"{statistics.median(ms):.0f}"] for (name, value), ms in answers]
     slowest = max(statistics.median(ms) for _, ms in answers)
@@ -104,25 +106,20 @@ def visits(store: Store, address: str, repeats: int) -> tuple[list[list[str]], l
     ]
 
 
-def opened(browser: Any, url: str) -> tuple[float, float]:
-    """Open a page in a new tab; return when it was painted, in ms, and its size in MB without compression."""
-    page = browser.new_page(viewport={"width": 1600, "height": 900})
-    answer = page.goto(url)
+def opened(tab: Any, url: str) -> tuple[float, float]:
+    """Open a page; return when it was painted, in ms, and its size in MB without compression."""
+    answer = tab.goto(url)
     if not answer.ok:
         raise RuntimeError(f"{url}: {answer.status}")
-    painted_ms, size = float(page.evaluate(PAINTED)), len(answer.body())
-    page.close()
-    return painted_ms, size / 1e6
+    return float(tab.evaluate(PAINTED)), len(answer.body()) / 1e6
 
 
-def filtered(browser: Any, url: str, repeats: int) -> list[tuple[tuple[str, str], list[float]]]:
+def filtered(tab: Any, url: str, repeats: int) -> list[tuple[tuple[str, str], list[float]]]:
     """Change the filters of a comparison; return each change and how long the answers took, in ms."""
-    page = browser.new_page(viewport={"width": 1600, "height": 900})
-    page.goto(url)
-    if not page.locator("#compared tbody tr").count():
+    tab.goto(url)
+    if not tab.locator("#compared tbody tr").count():
         raise RuntimeError("the page shows no rows")
-    times = [[float(page.evaluate(CHANGE, list(change))) for change in FILTERS] for _ in range(repeats)]
-    page.close()
+    times = [[float(tab.evaluate(CHANGE, list(each))) for each in FILTERS] for _ in range(repeats)]
     return list(zip(FILTERS, map(list, zip(*times, strict=True)), strict=True))
 
 

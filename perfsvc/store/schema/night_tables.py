@@ -5,8 +5,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, ForeignKey
 
+from perfsvc.errors import DatabaseError
 from perfsvc.model import RunState, StageState
 from perfsvc.store.schema.base import Base, Key, Uid, column
+from perfsvc.store.schema.column_types import Whole
 
 
 class Nights(Base):
@@ -51,7 +53,7 @@ class Stages(Base):
     wall_s: ColumnElement[float | None]
     message: ColumnElement[str]
     cure: ColumnElement[str]
-    exit_code: ColumnElement[int]
+    exit_code: ColumnElement[int] = column(type_=Whole(DatabaseError.exit_code))  # 0 would hide a failure
 
 
 class Messages(Base):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perfsvc.errors import NotMeasuredError
+from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import Status
 from perfsvc.store import RunState, StageRow, StageState, Store
 
@@ -63,6 +63,21 @@ def test_stages_are_ordered_and_a_stage_replaces_its_earlier_state(store, begin)
     for stage in (StageRow("doctor", 2, StageState.RUNNING, STARTED), lock, doctor):
         store.nights.put_stage(number, stage)
     assert store.nights.get(number).stages == (lock, doctor)
+
+
+def test_a_damaged_exit_code_of_a_stage_is_not_that_of_success(place):
+    """Only SQLite stores a text in a column of numbers."""
+    if "://" in str(place):
+        pytest.skip("about SQLite")
+    with Store.open(place) as store:
+        night = store.nights.begin(
+            host=HOST, started=STARTED, suite="kernels", command_line="perfsvc nightly", settings={}
+        )
+        store.nights.put_stage(night, StageRow("report", 6, StageState.DONE, STARTED, 1.0, "written", exit_code=1))
+        with store.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE stages SET exit_code = 'odd'")
+        (stage,) = store.nights.get(night).stages
+        assert stage.exit_code == DatabaseError.exit_code
 
 
 def test_a_night_knows_its_run_as_soon_as_it_begins(story, begin):
