@@ -16,7 +16,6 @@ from sqlalchemy import case as sql_case
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
 from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
-from perfsvc.store.schema.bad_replicas import BadReplica, cells_of, lost_failures, worst_by_cell
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
 from perfsvc.store.schema.newest_rows import newest_rows, places
@@ -162,8 +161,6 @@ def _split_by_series(
 
 def measured(connection: Connection, run: int) -> set[Series]:
     """Return the series of ``histories`` of one run; the values are not read, so this is faster than ``histories``."""
-    if lost_failures(connection, [run]):
-        return set(histories(connection, [run]))
     of_run = Measurements.run_id == run
     is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
     identity = (Measurements.case_id, Measurements.device_id, Measurements.cache)
@@ -216,7 +213,6 @@ class _Rows:
         errors: the errors of results; empty if they are not asked for.
         order: the place of each group in the order of runs, cases and devices.
         ok: whether all replicas of a cell are ok.
-        lost: the cells to which lost failures may belong.
     """
 
     ids: Ints
@@ -234,7 +230,6 @@ class _Rows:
     first_of_cell: Ints
     order: Ints
     ok: NDArray[np.bool_]
-    lost: Sequence[BadReplica]
 
     @classmethod
     def of(cls, connection: Connection, columns: Columns, *, errors: bool) -> "_Rows":
@@ -249,11 +244,6 @@ class _Rows:
         cases = cases[in_order]
         first_cases, first_devices = cases[first_of_group], devices[in_order][first_of_group]
         by_run = np.lexsort((identity[3][first_of_group], first_devices, first_cases, runs[in_order][first_of_group]))
-        cell = np.cumsum(new_cell) - 1
-        failures = lost_failures(connection, np.unique(runs).tolist())
-        lost = list(cells_of(failures, cell, runs[in_order], cases, *identity[2:], replicas[in_order]))
-        all_ok = np.logical_and.reduceat(ok[in_order] == 1, first_of_cell) if ids.size else np.empty(0, np.bool_)
-        all_ok[[of_lost for of_lost, _, _ in lost]] = False
         order = np.empty_like(by_run)
         order[by_run] = np.arange(by_run.size)
         return cls(
@@ -267,12 +257,11 @@ class _Rows:
             errors=max_errors[0][in_order] if errors else np.empty(0),
             identity=(identity[0], identity[1], identity[2], identity[3]),
             group=np.cumsum(new_group) - 1,
-            cell=cell,
+            cell=np.cumsum(new_cell) - 1,
             first_of_group=first_of_group,
             first_of_cell=first_of_cell,
             order=order,
-            ok=all_ok,
-            lost=lost,
+            ok=np.logical_and.reduceat(ok[in_order] == 1, first_of_cell) if ids.size else np.empty(0, np.bool_),
         )
 
 
@@ -386,9 +375,12 @@ def _bad_replicas(
         *measured, Measurements.status != Status.OK
     )
     reasons = {number: (status, reason) for number, status, reason in connection.execute(query)}
-    bad = np.flatnonzero(~rows.ok[rows.cell])
-    found = zip(rows.cell[bad].tolist(), map(reasons.get, rows.ids[bad].tolist()), strict=True)
-    return worst_by_cell([*((cell, *replica) for cell, replica in found if replica), *rows.lost])
+    bad: dict[int, tuple[Status, str]] = {}
+    for row in np.flatnonzero(~rows.ok[rows.cell]).tolist():
+        replica, cell = reasons.get(int(rows.ids[row])), int(rows.cell[row])
+        if replica and (cell not in bad or replica[0].severity > bad[cell][0].severity):
+            bad[cell] = replica
+    return bad
 
 
 def _excluded(connection: Connection, rows: _Rows) -> Mapping[int, str]:

@@ -29,7 +29,6 @@ from perfsvc.store.measurements import readable_samples
 from perfsvc.store.measurements.levels import levels_by_run, levels_in
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.schema.bad_replicas import LostFailure, cells_of, lost_failures, worst_by_cell
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
@@ -45,8 +44,6 @@ class _Replica(NamedTuple):
     device: str
     cache: CacheState
     case: int
-    device_id: int
-    number: int
     id: int
     status: Status
     reason: str
@@ -60,8 +57,7 @@ class _Replica(NamedTuple):
         """Return the columns that hold the fields."""
         own = Measurements
         return (
-            *(own.run_id, Devices.uuid, own.cache, own.case_id, own.device_id, own.replica, own.id),
-            *(own.status, own.reason),
+            *(own.run_id, Devices.uuid, own.cache, own.case_id, own.id, own.status, own.reason),
             *(own.median_s, own.low_s, own.high_s, own.sample_count),
         )
 
@@ -164,11 +160,9 @@ class SeriesStore:
             models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
             named = _named_values(connection, is_case)
             excluded = reasons_of_exclusion(connection, None)
-            lost = _with_lost_failures(rows, lost_failures(connection, list(runs)))
         return [
             _case_in_run(
                 list(replicas),
-                lost,
                 runs[run],
                 case=case,
                 device_model=models[uuid],
@@ -217,12 +211,10 @@ class SeriesStore:
             return measured(connection, run)
 
     def unsuccessful(self, run: int) -> set[Case]:
-        """Return the cases of which a replica is not ok in a run, under all their names, and perhaps further cases."""
+        """Return the cases of which a replica is not ok in a run, under all their names."""
         of_run = (Measurements.run_id == run, Measurements.status != Status.OK)
         lineages = select(Cases.lineage_id).join(Measurements, Measurements.case_id == Cases.id).where(*of_run)
         with self._database.reading() as connection:
-            if lost_failures(connection, [run]):  # it may be of any case
-                return {series.case for series in measured(connection, run)}
             names = connection.execute(select(*CASE_COLUMNS).where(Cases.lineage_id.in_(lineages)))
             return {case_of(*name) for name in names}
 
@@ -293,25 +285,8 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
     return values
 
 
-def _with_lost_failures(
-    rows: Sequence[_Replica], failures: Collection[LostFailure]
-) -> dict[tuple[int, int, int, CacheState], tuple[Status, str]]:
-    """Return the status and the reason of lost failures by the run, case, device and cache state they may belong to."""
-    keys = [(row.run, row.case, row.device_id, row.cache) for row in rows]
-    cells = list(dict.fromkeys(keys))
-    if not failures or not cells:
-        return {}
-    place = {cell: at for at, cell in enumerate(cells)}
-    states = tuple(CacheState)
-    columns = np.array(
-        [(place[key], *key[:3], states.index(key[3]), row.number) for key, row in zip(keys, rows, strict=True)]
-    ).T
-    return {cells[at]: bad for at, bad in worst_by_cell(cells_of(failures, *columns)).items()}
-
-
 def _case_in_run(
     replicas: Sequence[_Replica],
-    lost: Mapping[tuple[int, int, int, CacheState], tuple[Status, str]],
     run: Any,
     *,
     case: str,
@@ -321,8 +296,8 @@ def _case_in_run(
 ) -> CaseInRun:
     """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
     first = replicas[0]
-    status, reason = lost.get((first.run, first.case, first.device_id, first.cache), (Status.OK, ""))
-    if any(row.status.severity > status.severity for row in replicas):
+    status, reason = Status.OK, ""
+    if any(row.status is not Status.OK for row in replicas):
         worst = max(replicas, key=lambda row: row.status.severity)
         status, reason = worst.status, worst.reason
     good = replicas if status is Status.OK else []

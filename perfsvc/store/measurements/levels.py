@@ -1,7 +1,7 @@
 """The levels of a run's series, read as columns: a run has ten thousands of measurements."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,6 @@ from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import present_cases_of, reasons_of_exclusion
 from perfsvc.store.histories import changes
 from perfsvc.store.measurements import DAMAGED
-from perfsvc.store.schema.bad_replicas import BadReplica, cells_of, lost_failures, worst_by_cell
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, columns_by_run
@@ -182,7 +181,7 @@ class _StoredLevels:
 def _rows_of(*where: ColumnElement[bool]) -> Select[Any]:
     """Return the query of measurements in the order of cases, devices, cache states and replicas."""
     is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
-    values = (Measurements.replica, Measurements.median_s, Measurements.max_error, Measurements.samples)
+    values = (Measurements.median_s, Measurements.max_error, Measurements.samples)
     return select(*_KEY, Measurements.id, is_ok, *values).where(*where).order_by(*_KEY, Measurements.replica)
 
 
@@ -199,22 +198,16 @@ def _read(
     measured = (Measurements.run_id == run, *where)
     with connection.execute(_rows_of(*measured)) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
-        every_row = result.cursor.fetchall()
-    rows = _readable(every_row)
+        rows = _readable(result.cursor.fetchall())
     if not rows:
         return None
-    # Conditions may have left damaged rows out.
-    failures = lost_failures(connection, [run]) if where or len(rows) < len(every_row) else []
-    cases, devices, states, ids, ok, stored_replicas, stored_medians, stored_errors, blobs = zip(*rows, strict=True)
-    replicas, medians, errors = map(numbers, (stored_replicas, stored_medians, stored_errors))
+    cases, devices, states, ids, ok, stored_medians, stored_errors, blobs = zip(*rows, strict=True)
+    medians, errors = numbers(stored_medians), numbers(stored_errors)
     identity = [np.array(cases), np.array(devices), np.array(list(map(_CODE_OF_STATE.__getitem__, states)))]
     firsts = np.flatnonzero(is_first := changes(*identity))
     row_ids, group = np.array(ids), np.cumsum(is_first) - 1
-    lost = list(cells_of(failures, group, np.full(group.size, run), *identity, replicas))
-    is_good_group = np.logical_and.reduceat(np.array(ok) == 1, firsts)
-    is_good_group[[place for place, _, _ in lost]] = False
-    is_good = is_good_group[group]
-    bad = {} if is_good.all() else _bad(connection, row_ids, group, measured, lost)
+    is_good = np.logical_and.reduceat(np.array(ok) == 1, firsts)[group]
+    bad = {} if is_good.all() else _bad(connection, row_ids, group, measured)
     good = np.flatnonzero(is_good)
     metric_values: list[tuple[str, _MetricValues]] = []
     damaged: list[int] = []
@@ -269,26 +262,17 @@ def _by_level(groups: Ints, lengths: Ints) -> tuple[Ints, Ints]:
 
 
 def _bad(
-    connection: Connection,
-    ids: Ints,
-    group: Ints,
-    measured: Collection[ColumnElement[bool]],
-    lost: Iterable[BadReplica],
+    connection: Connection, ids: Ints, group: Ints, measured: Collection[ColumnElement[bool]]
 ) -> dict[int, tuple[Status, str]]:
-    """Return the status and the reason of the worst replica of each group that is not ok.
-
-    Args:
-        connection: a transaction.
-        ids: the id of each row.
-        group: its group.
-        measured: conditions that the rows fulfil.
-        lost: the groups to which lost failures may belong, with their status and reason.
-    """
+    """Return the status and the reason of the worst replica of each group that is not ok."""
     columns = (Measurements.id, Measurements.status, Measurements.reason)
     bad_rows = connection.execute(select(*columns).where(*measured, Measurements.status != Status.OK))
     replicas = {number: (status, reason) for number, status, reason in bad_rows}
-    found = zip(group.tolist(), map(replicas.get, ids.tolist()), strict=True)
-    return worst_by_cell([*((place, *replica) for place, replica in found if replica), *lost])
+    worst: dict[int, tuple[Status, str]] = {}
+    for number, place in zip(ids.tolist(), group.tolist(), strict=True):
+        if number in replicas and (place not in worst or replicas[number][0].severity > worst[place][0].severity):
+            worst[place] = replicas[number]
+    return worst
 
 
 def _times(good: Ints, medians: NDArray[np.float64], blobs: Sequence[bytes | None]) -> tuple[_MetricValues, list[int]]:

@@ -284,63 +284,6 @@ def test_a_blob_in_place_of_a_word_is_removed(full):
     assert Store.check(full).ok
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL refuses such values
-@pytest.mark.parametrize("column", ["case_id", "device_id", "replica", "environment_id", "cache"])
-@pytest.mark.parametrize("status", [Status.FAILED, Status.WRONG])
-def test_a_failed_replica_counts_though_its_row_is_damaged(place, new_story, column, status):
-    with Store.open(place) as store:
-        story = new_story(store)
-        runs = [story.begin() for _ in range(2)]
-        for run in runs:
-            for case in (story.tiled, story.naive):
-                for replica in range(3):
-                    is_bad = run == runs[1] and case == story.tiled and replica == 1
-                    more = {"status": status, "reason": "off by one"} if is_bad else {"metrics": {"overlap": 0.5}}
-                    story.put(run, case, replica=replica, **more)
-            store.runs.end(run, RunState.FINISHED)
-        bad, good = story.series(story.tiled), story.series(story.naive)
-        with closing(sqlite3.connect(place)) as connection, connection:  # without our check of references
-            connection.execute(f"UPDATE measurements SET {column} = 'odd' WHERE status = ?", (status,))  # noqa: S608
-
-        def is_counted(level):
-            return (level.status, level.reason.endswith("off by one")) == (status, True)
-
-        for levels in (store.series.levels(runs[1]), store.series.levels_of({bad: runs[1], good: runs[1]})):
-            assert is_counted(levels[bad])
-            assert len(levels[good].replicas) == 3
-        assert {series for series in store.series.levels(runs[1]) if series.case == bad.case} == {bad}
-        for cases in (None, {story.tiled, story.naive}):
-            histories = store.series.histories(runs, cases=cases)
-            before, after = histories[bad]
-            assert is_counted(after)
-            assert (len(before.values), after.values) == (3, ())
-            assert [len(in_run.values) for in_run in histories[good]] == [3, 3]
-        assert store.series.measured(runs[1]) >= {bad, good}
-        assert bad.case in store.series.unsuccessful(runs[1])
-        if column != "cache":  # which stops commands
-            before, after = store.series.case_history(story.tiled.id)
-            assert is_counted(after)
-            assert (len(before.times), after.times) == (3, ())
-            assert [in_run.status for in_run in store.series.case_history(story.naive.id)] == [Status.OK, Status.OK]
-            verdicts = {judged.series: judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
-            assert verdicts[bad] is Verdict.BROKEN
-            assert verdicts[good] is not Verdict.BROKEN
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_a_failed_replica_of_which_only_the_run_is_known_counts_for_each_incomplete_case(place, new_story):
-    with Store.open(place) as store:
-        story = new_story(store)
-        run = story.begin()
-        for case in (story.tiled, story.naive):
-            story.put(run, case, replica=0)
-        story.put(run, story.tiled, replica=1, status=Status.FAILED, reason="it crashed")
-        with closing(sqlite3.connect(place)) as connection, connection:
-            connection.execute("UPDATE measurements SET case_id = 'x', device_id = 'y' WHERE replica = 1")
-        assert {level.status for level in store.series.levels(run).values()} == {Status.FAILED}
-        assert {history[0].status for history in store.series.histories([run]).values()} == {Status.FAILED}
-
-
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_an_exclusion_of_a_damaged_case_does_not_exclude_the_whole_run(place, new_story, caplog):
     report_damaged.cache_clear()
