@@ -191,8 +191,7 @@ def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int
     """Return the lineage (the id that survives renaming) of each case; a case without any stored name is absent."""
     wanted = list(cases)
     query = select(*CASE_COLUMNS, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
-    with connection.execute(query) as result:
-        stored = {row[:-1]: row[-1] for row in result.cursor.fetchall()}  # SQLAlchemy's rows would take longer
+    stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
     lineages: dict[Case, int] = {}
     for case in wanted:
         for variant in (case.variant, *case.formerly):

@@ -213,7 +213,8 @@ class SeriesStore:
     def unsuccessful(self, run: int) -> set[Case]:
         """Return the cases of which a replica is not ok in a run, under all their names."""
         of_run = (Measurements.run_id == run, Measurements.status != Status.OK)
-        lineages = select(Cases.lineage_id).join(Measurements, Measurements.case_id == Cases.id).where(*of_run)
+        measured = select(Cases.lineage_id).join(Measurements, Measurements.case_id == Cases.id).where(*of_run)
+        lineages = measured.join(Devices, Devices.id == Measurements.device_id)  # without rows of a damaged device
         with self._database.reading() as connection:
             names = connection.execute(select(*CASE_COLUMNS).where(Cases.lineage_id.in_(lineages)))
             return {case_of(*name) for name in names}

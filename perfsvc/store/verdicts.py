@@ -21,17 +21,14 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.store.cases import (
-    CASE_COLUMNS,
     PresentNames,
     case_id,
     case_ids,
-    case_of,
     device_id,
     device_ids,
     judged,
     namesakes_of,
     own_name,
-    present_cases_of,
     series_of,
     with_series,
 )
@@ -100,13 +97,7 @@ class VerdictStore:
         """
         query = (
             select(
-                Verdicts.case_id,
-                Cases.former,
-                *CASE_COLUMNS,
-                Devices.uuid,
-                Devices.model,
-                Verdicts.metric,
-                Verdicts.cache,
+                *(Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache),
                 Verdicts.verdict,
                 Verdicts.reason,
                 Verdicts.ratio,
@@ -133,13 +124,10 @@ class VerdictStore:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(Verdicts.case_id, ids))
             rows = connection.execute(query).all()
-            has_former = any(former for _, former, *_ in rows)
-            present = present_cases_of(connection, {number for number, *_ in rows}) if has_former else {}
+            lineages = select(Cases.id).where(among(Cases.lineage_id, {row.lineage_id for row in rows}))
+            names = PresentNames(connection, connection.scalars(lineages).all())
         # The columns are in the order of the fields: a night has ten thousands of verdicts, and names take long.
-        return [
-            Judgement(Series(present.get(number) or case_of(*others[:4]), *others[4:8]), *others[8:])
-            for number, _, *others in rows
-        ]
+        return [Judgement(names.series(*row[:5]), *row[5:]) for row in rows]
 
     def runs(self, runs: Collection[int]) -> set[int]:
         """Return which of some runs have a verdict that is not excluded."""

@@ -354,10 +354,13 @@ def _newly_failed(night: NightRow, notified: Sequence[NightRow], pending: Iterab
 
     The last night that notified people is the newest such night of this host; without one, of any host. What failed in
     that night of this host after it had notified people is returned too (``late_failures``), and where the ``pending``
-    nights were killed; of several that were killed at one stage, only the newest counts.
+    nights were killed; of several nights of a host that were killed at one stage, only the newest counts.
     """
     killed = {
-        (stage.name, stage.message): in_night(stage, earlier) for earlier in pending for stage in late_failures(earlier)
+        (earlier.host, stage.name, stage.message): in_night(stage, earlier)
+        for earlier in pending
+        if not _may_run(earlier, night)
+        for stage in late_failures(earlier)
     }
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None
@@ -388,6 +391,12 @@ def late_failures(night: NightRow) -> tuple[StageRow, ...]:
         message = KILLED if last.state is StageState.RUNNING else KILLED_AFTER
         late.append(replace(last, state=StageState.FAILED, message=message, cure=REPEATED))
     return tuple(late)
+
+
+def _may_run(earlier: NightRow, night: NightRow) -> bool:
+    """Return whether an earlier night may still be running on another host: a person may have resumed it."""
+    begun = max((stage.started for stage in earlier.stages), default=earlier.started)
+    return earlier.state is RunState.RUNNING and earlier.host != night.host and begun > night.started - ABANDONED
 
 
 def in_night(stage: StageRow, night: NightRow) -> StageRow:

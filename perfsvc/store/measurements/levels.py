@@ -142,11 +142,12 @@ class _StoredLevels:
         text = json.loads(self.text.tobytes())
         excluded = {case for _, case in reasons_of_exclusion(connection, [text["run"]])}
         is_judged = ~np.isin(self.cases, [case for case in excluded if case is not None]) & (None not in excluded)
-        ids = np.unique(self.cases[is_judged]).tolist()
         keys = (self.cases, self.devices, self.states, self.groups, self.metrics)
         key = repr((text["metrics"], excluded)).encode() + b"".join(column.tobytes() for column in keys)
         if key not in series_by_key or self.damaged.size:
-            cases = present_cases_of(connection, ids)
+            # An excluded case is measured too: without it, a variant that reuses its former name would look like it.
+            named = present_cases_of(connection, np.unique(self.cases).tolist())
+            cases = {number: named[number] for number in np.unique(self.cases[is_judged]).tolist() if number in named}
             series_by_key[key] = self._series(connection, cases, text["metrics"])
             for case in self.damaged.tolist():
                 if case in cases:

@@ -371,8 +371,8 @@ def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[st
     """Insert rows, which have the same columns, and return their ids in the order of the rows."""
     number = table.__table__.c.id
     if connection.dialect.name == POSTGRESQL:
-        # Not by RETURNING: psycopg would parse the statement with the values of all rows anew for each transaction. This
-        # took a quarter of the client's time.
+        # Not by RETURNING: psycopg would parse the statement with the values of all rows anew for each transaction, and
+        # spend a quarter of its time on this.
         next_id = func.nextval(func.pg_get_serial_sequence(table.__tablename__, number.name))
         ids = list(connection.scalars(select(next_id).select_from(func.generate_series(1, len(rows)))))
         connection.execute(insert(table), [{number.name: own, **row} for own, row in zip(ids, rows, strict=True)])

@@ -158,6 +158,24 @@ def test_the_stored_verdicts_of_an_old_run_have_present_names(story, renamed):
     }
 
 
+def test_a_stored_verdict_on_a_reused_name_keeps_it_without_a_verdict_on_the_renamed_case(story, renamed):
+    run = story.run(story.tiled, renamed)
+    story.store.verdicts.put(run, [story.judgement(story.tiled, Verdict.BROKEN)])
+    (judged,) = story.store.verdicts.of_run(run)
+    assert judged.series.case == story.tiled
+    shown = {row.case.variant: row.judgement for row in stored_report(story.store, run).rows}
+    assert (shown["tiled"], shown["shared"]) == (judged, None)
+
+
+def test_a_reused_name_is_judged_alone_while_the_renamed_case_is_excluded(story, renamed):
+    runs = [story.run(story.tiled, renamed) for _ in range(2)]
+    for run in runs:
+        story.store.exclusions.exclude(run, {renamed}, by="me", reason="a hot GPU")
+        assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled"}
+        story.store.exclusions.include(run, {renamed}, by="me")
+        assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
+
+
 def test_stored_verdicts_on_a_reused_name_keep_it(story, renamed):
     run = story.run(story.tiled, renamed)
     story.store.verdicts.put(

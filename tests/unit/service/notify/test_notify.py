@@ -207,6 +207,20 @@ def test_nights_killed_before_their_notification_are_reported_by_the_next_night_
         assert not any("(in night 1)" in body for body in bodies)
 
 
+def test_killed_nights_of_two_hosts_are_both_reported_and_no_night_that_a_person_resumed(nights):
+    stopped = [nights.begin("", host=host) for host in ("host", "other", "resumed")]
+    for night in stopped:
+        nights.store.nights.put_stage(night, StageRow("run", 11, StageState.RUNNING, STARTED))
+        nights.store.nights.end(night, RunState.INTERRUPTED, None)
+    nights.store.nights.resume(stopped[2])
+    again = STARTED + timedelta(days=1, hours=20)
+    nights.store.nights.put_stage(stopped[2], StageRow("run", 11, StageState.RUNNING, again))
+    night, notifier = nights.begin("", day=2), FakeNotifier()
+    nights.notify(night, notifier, {"me": "MY_URL"})
+    ((_, message),) = notifier.sent
+    assert [f"(in night {number})" in message.body for number in stopped] == [True, True, False]
+
+
 def test_another_host_does_not_report_that_a_night_still_prunes(nights):
     here = nights.begin("")
     nights.notify(here, None)
