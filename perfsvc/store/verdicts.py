@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, exists, insert, select
+from sqlalchemy import Select, and_, bindparam, delete, exists, func, insert, select
+from sqlalchemy import case as sql_case
 
 from perfsvc.model import (
     MAX_ERROR,
@@ -24,6 +25,7 @@ from perfsvc.store.cases import (
     PresentNames,
     case_id,
     case_ids,
+    case_of,
     device_id,
     device_ids,
     judged,
@@ -39,6 +41,9 @@ from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import EVENTS, ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Cases, Devices, Runs
+
+_PRESENT = Cases.__table__.alias()
+"""The cases under their present names, joined by their lineages."""
 
 _IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
 """The condition of the index of events, which SQLite uses only if the values are literals."""
@@ -95,9 +100,12 @@ class VerdictStore:
 
         With ``cases``, only the verdicts on these cases are returned.
         """
+        present = func.coalesce(_PRESENT.c.variant, Cases.variant)
+        variant = sql_case((own_name(Verdicts.run_id) == 0, present), else_=Cases.variant)
         query = (
             select(
-                *(Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache),
+                *(Cases.benchmark, variant, Cases.point, Cases.version),
+                *(Devices.uuid, Devices.model, Verdicts.metric, Verdicts.cache),
                 Verdicts.verdict,
                 Verdicts.reason,
                 Verdicts.ratio,
@@ -115,6 +123,7 @@ class VerdictStore:
                 Verdicts.cause,
             )
             .join(Cases, Cases.id == Verdicts.case_id)
+            .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
             .join(Devices, Devices.id == Verdicts.device_id)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
@@ -124,10 +133,8 @@ class VerdictStore:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(Verdicts.case_id, ids))
             rows = connection.execute(query).all()
-            lineages = select(Cases.id).where(among(Cases.lineage_id, {row.lineage_id for row in rows}))
-            names = PresentNames(connection, connection.scalars(lineages).all())
         # The columns are in the order of the fields: a night has ten thousands of verdicts, and names take long.
-        return [Judgement(names.series(*row[:5]), *row[5:]) for row in rows]
+        return [Judgement(Series(case_of(*row[:4]), *row[4:8]), *row[8:]) for row in rows]
 
     def runs(self, runs: Collection[int]) -> set[int]:
         """Return which of some runs have a verdict that is not excluded."""

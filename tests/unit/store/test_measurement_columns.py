@@ -215,7 +215,7 @@ def test_columns_are_of_all_runs_or_of_some(story):
         (lambda story, run, series: story.store.runs.list(), 6),
         (lambda story, run, series: story.store.series.case_history(story.tiled.id), 8),
         (lambda story, run, series: story.store.baselines.get(series, run), 10),
-        (lambda story, run, series: story.store.verdicts.of_run(run), 5),
+        (lambda story, run, series: story.store.verdicts.of_run(run), 2),
         (lambda story, run, series: story.store.baselines.expected(run), 14),
         (
             lambda story, run, series: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"]),
