@@ -3,7 +3,6 @@
 A command is imported when it is called, so ``perfsvc --help`` costs little more than importing click.
 """
 
-import gc
 import importlib
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from perfsvc import __version__
 from perfsvc.cli import ending
 from perfsvc.cli.configuration import Configuration
+from perfsvc.process.collecting import collecting_rarely
 
 COMMANDS = {
     "init": "Write a commented perfsvc.toml for the suite in this folder.",
@@ -114,9 +114,6 @@ def main() -> NoReturn:
     """Run the ``perfsvc`` command and exit with its exit code; ``ending`` prints the message of an exception."""
     ending.open_streams()
     ending.permit_many_files()
-    # A comparison of ten thousand series makes a million objects and hardly any garbage; with Python's own limits, the
-    # collector looks at all of them again and again.
-    gc.set_threshold(100_000, 50, 100)
-    with ending.stoppable():
+    with collecting_rarely(), ending.stoppable():
         code = ending.code_of(lambda: cli.main(standalone_mode=False))
     sys.exit(code)

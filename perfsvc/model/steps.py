@@ -298,6 +298,11 @@ class ReplayRecord:
     format: int = 1
     gpus: int = 1
 
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The steps that call Python functions."""
+        return tuple(step for step in self.steps if isinstance(step, Call))
+
 
 @dataclass(frozen=True, slots=True)
 class Package:

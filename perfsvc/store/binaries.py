@@ -35,6 +35,9 @@ from perfsvc.store.schema.tables import (
 PART_BYTES = 1 << 14
 """How much of an artifact is decompressed at once while its digest is checked; at most 1032 times as much comes out."""
 
+_CALL = '"step":"call"'
+"""Part of each step that calls a Python function, in a replay record as ``encode`` writes it."""
+
 
 class BinaryStore:
     """Binaries; each method is one transaction."""
@@ -77,6 +80,17 @@ class BinaryStore:
             return {
                 binary: BinaryRow(_record(text, f"binary {binary}"), frozenset(sources[binary]))
                 for binary, text, signatures in records
+                if self._keys.trusts(Signed.RECORD, text, signatures)
+            }
+
+    def call_python(self, ids: Collection[int]) -> dict[int, bool]:
+        """Return whether each binary calls Python functions; binaries that no trusted key has signed are absent."""
+        query = select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
+        with self._database.reading() as connection:
+            return {
+                # Most records lack this text, and finding that out is many times faster than decoding them.
+                binary: _CALL in text and bool(_record(text, f"binary {binary}").calls)
+                for binary, text, signatures in connection.execute(query)
                 if self._keys.trusts(Signed.RECORD, text, signatures)
             }
 

@@ -154,9 +154,9 @@ class SeriesStore:
             is_case = among(Measurements.case_id, own_names)
             where = (is_case,) if device is None else (is_case, Devices.uuid == device)
             # What only depends on the run is read once a run: a case has thousands of measurements.
-            rows = list(map(_Replica._make, connection.execute(query.where(*where))))
+            rows = list(map(_Replica._make, connection.execute(query.where(*where)).all()))
             of_case = Runs.id.in_(select(Measurements.run_id).where(is_case))
-            runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case))}
+            runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case)).all()}
             models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
             named = _named_values(connection, is_case)
             excluded = reasons_of_exclusion(connection, None)
@@ -298,12 +298,13 @@ def _case_in_run(
     """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
     first = replicas[0]
     status, reason = Status.OK, ""
-    if any(row.status is not Status.OK for row in replicas):
+    good = [row for row in replicas if row.status is Status.OK]
+    if len(good) < len(replicas):
         worst = max(replicas, key=lambda row: row.status.severity)
         status, reason = worst.status, worst.reason
-    good = replicas if status is Status.OK else []
+    shown = good if status is Status.OK else []
     metrics: dict[str, list[float]] = defaultdict(list)
-    for row in good:
+    for row in shown:
         for metric, value in named.get(row.id, ()):
             metrics[metric].append(value)
     return CaseInRun(
@@ -318,9 +319,9 @@ def _case_in_run(
         cache=first.cache,
         status=status,
         reason=reason,
-        replicas=sum(row.status is Status.OK for row in replicas),
+        replicas=len(good),
         times=tuple(
-            Estimate(row.median_s, row.low_s, row.high_s, row.samples) for row in good if row.median_s is not None
+            [Estimate(row.median_s, row.low_s, row.high_s, row.samples) for row in shown if row.median_s is not None]
         ),
         metrics={metric: tuple(values) for metric, values in metrics.items()},
         excluded=reason_of_exclusion(excluded, run.id, first.case),

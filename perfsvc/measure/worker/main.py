@@ -175,7 +175,7 @@ def _places(device: Device, job: CaseJob, arrays: MappedArrays, cache: DeviceArr
     """Return at how many places of its arrays a case is measured, and why at one only, or an empty text."""
     if job.sampling.places == 1 or job.record.kind is Kind.HOST:
         return 1, ""
-    if any(isinstance(step, Call) and not step.timed for step in job.record.steps):
+    if not all(call.timed for call in job.record.calls):
         return 1, "a Python function that is called before timing may keep their addresses"
     inputs = sum(array.nbytes for array in arrays.inputs.values())
     if device.queue_depth and not cache.has_room(inputs):
@@ -286,7 +286,7 @@ def _naming_moves(job: CaseJob, memory: CaseMemory) -> Iterator[None]:
 
 def _launches(job: CaseJob) -> contextlib.AbstractContextManager[list[Any]]:
     """Collect the kernels that Triton launches during the block, if the case calls Python functions."""
-    if not _calls(job):
+    if not job.record.calls:
         return contextlib.nullcontext([])
     from perfsvc.measure.worker.python_code import launches  # imports the suite, which few cases need in a worker
 
@@ -310,7 +310,7 @@ def _python_code(
     job: CaseJob, launched: Sequence[Any], modules: Sequence[bytes]
 ) -> tuple[PythonCode | None, Mapping[str, bytes], str]:
     """Return what a case ran with: its ``PythonCode``, the files that it names by digest, and a note if unknown."""
-    steps = _calls(job)
+    steps = job.record.calls
     libraries = [modules[step.module] for step in job.record.steps if isinstance(step, LibraryCall)]
     linked = cuda_libraries(libraries) if libraries else None
     if not steps:
@@ -354,7 +354,7 @@ def _is_finite(value: object) -> bool:
 
 def functions_of(job: CaseJob, modules: Sequence[bytes]) -> Functions:
     """Return the Python functions that the steps call, from the texts of the benchmark file and of modules."""
-    steps = _calls(job)
+    steps = job.record.calls
     if not steps:
         return {}
     if job.python_modules:
@@ -362,7 +362,3 @@ def functions_of(job: CaseJob, modules: Sequence[bytes]) -> Functions:
 
         sys.meta_path.insert(0, suite.StoredModules(dict(job.python_modules)))
     return load_functions(steps, job.bench, modules)
-
-
-def _calls(job: CaseJob) -> list[Call]:
-    return [step for step in job.record.steps if isinstance(step, Call)]

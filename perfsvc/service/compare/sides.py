@@ -80,16 +80,12 @@ def launch_of(record: ReplayRecord) -> ReplayRecord:
 
 def called(record: ReplayRecord) -> frozenset[str]:
     """Return the names of the functions of the benchmark file that a case calls."""
-    return frozenset(name for step in _calls(record) for name in step.bench_functions)
-
-
-def _calls(record: ReplayRecord) -> list[Call]:
-    return [step for step in record.steps if isinstance(step, Call)]
+    return frozenset(name for step in record.calls for name in step.bench_functions)
 
 
 def _python_modules(record: ReplayRecord) -> frozenset[str]:
     """Return the digests of the modules that are texts of Python files."""
-    return frozenset(record.modules[step.source] for step in _calls(record) if step.source is not None)
+    return frozenset(record.modules[step.source] for step in record.calls if step.source is not None)
 
 
 def _is_all_triton(record: ReplayRecord) -> bool:
@@ -97,7 +93,7 @@ def _is_all_triton(record: ReplayRecord) -> bool:
 
     Then the cubins and the launches are the whole code: no other Python runs between them.
     """
-    return bool(calls := _calls(record)) and all(
+    return bool(calls := record.calls) and all(
         step.package is not None and step.package.package == "triton" and not step.package.grid for step in calls
     )
 
@@ -173,7 +169,7 @@ class _Code:
 
     @property
     def is_known(self) -> bool:
-        return self.python is not None or not _calls(self.record)
+        return self.python is not None or not self.record.calls
 
 
 def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair, SameOnBothSides]:
@@ -181,15 +177,27 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
 
     The attributes ``toolkit`` and ``device`` are always True here: the caller compares them.
     """
-    numbers = {number for pair in pairs for number, _ in pair if number is not None}
-    rows = store.binaries.get(numbers) if numbers else {}
+    differing = {pair for pair in pairs if pair[0] != pair[1]}
+    rows = store.binaries.get({number for pair in differing for number, _ in pair if number is not None})
     known: dict[CodeOfPair, tuple[_Code, _Code]] = {}
-    for pair in pairs:
+    for pair in differing:
         sides = [_Code(rows[number], python) for number, python in pair if number in rows]
         if len(sides) == len(pair) and all(side.is_known for side in sides):
             known[pair] = (sides[0], sides[1])
-    comparer = _Comparer(store, [both for pair, both in known.items() if pair[0] != pair[1]])
-    return {pair: comparer.compare(*both) if pair[0] != pair[1] else SAME for pair, both in known.items()}
+    comparer = _Comparer(store, known.values())
+    compared = {pair: comparer.compare(*both) for pair, both in known.items()}
+    return compared | dict.fromkeys(_with_known_code(store, set(pairs) - differing), SAME)
+
+
+def _with_known_code(store: Store, pairs: Collection[CodeOfPair]) -> list[CodeOfPair]:
+    """Return the pairs, of equal sides, whose code is known."""
+    calls_python = store.binaries.call_python({number for (number, _), _ in pairs if number is not None})
+    return [
+        pair
+        for pair in pairs
+        for number, python in pair[:1]
+        if number in calls_python and (python is not None or not calls_python[number])
+    ]
 
 
 class _Comparer:
@@ -235,7 +243,7 @@ class _Comparer:
             same_text, same_options, packages, same_modules = True, True, "", self._same_compiled(old, new)
         launch = ""  # stays empty unless the two sides differ only in the options of launches
         same_but_options = same_modules and not packages and _shape(old.record) == _shape(new.record)
-        differs_in_options = not (same_launch and same_options and (same_text or not _calls(new.record)))
+        differs_in_options = not (same_launch and same_options and (same_text or not new.record.calls))
         if same_but_options and differs_in_options and self._same_text(old, new, outline=True):
             launch = ", ".join(_changes_of_launches(old, new)) or "other numbers in its launches"
         return SameOnBothSides(
@@ -269,7 +277,7 @@ class _Comparer:
         # A program takes nothing from the benchmark file but its command, which is part of the record.
         if old.record.bench != new.record.bench and not old.record.kind is new.record.kind is Kind.PROGRAM:
             functions = called(old.record) | called(new.record)
-            if not (outline or _calls(new.record)) or not self._same_bench(old, new, functions, outline=outline):
+            if not (outline or new.record.calls) or not self._same_bench(old, new, functions, outline=outline):
                 return False
         was, now = (dict(code.python.modules) if code.python else {} for code in (old, new))
         return was == now or (

@@ -245,10 +245,10 @@ def stored_case(store: Store, series: Series, run: int, device: str | None) -> S
     """
     record, modules, bench = store.binaries.replay(series.case.id, run, device=device)
     python_modules: Mapping[str, str] = {}
-    if calls_python(record):
+    if record.calls:
         python_modules = store.binaries.python_modules(series.case.id, run, device=device)
     binaries = tuple(modules[name] for name in record.modules)
-    if any(isinstance(step, Call) and step.package for step in record.steps):
+    if any(call.package for call in record.calls):
         record = as_tuned(record, store.binaries.python_code(series.case.id, run, device=device))
     return StoredCase(record, binaries, bench.decode(), tuple(sorted(python_modules.items())))
 
@@ -274,11 +274,6 @@ def as_tuned(record: ReplayRecord, python: PythonCode) -> ReplayRecord:
     return replace(record, steps=tuple(map(tuned, record.steps)))
 
 
-def calls_python(record: ReplayRecord) -> bool:
-    """Return whether a step of the case is a Python function."""
-    return any(isinstance(step, Call) for step in record.steps)
-
-
 def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
     """Return the task that measures a stored case again on its series' device.
 
@@ -300,6 +295,6 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
         sampling=sampling,
         tolerance=isolated.replay_tolerance(bench, record.case.point),
         arrays=replayed(f"{record.bench} {record.case.id} {record.seed}", source),
-        bench=case.bench if calls_python(record) else "",
+        bench=case.bench if record.calls else "",
         python_modules=case.python_modules,
     )

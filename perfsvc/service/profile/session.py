@@ -17,7 +17,7 @@ from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport, ProfilingLaunch
 from perfsvc.model import Call, DeviceInfo, Launch, LibraryCall, ReplayRecord
 from perfsvc.process.shared_memory import Arrays
-from perfsvc.service.confirm.pairs import StoredCase, calls_python
+from perfsvc.service.confirm.pairs import StoredCase
 from perfsvc.suite import StoredBench, isolated
 
 
@@ -176,7 +176,7 @@ class _Feeder:
             case.range,
             locations,
             _same_launch(record, like),
-            bench=case.case.bench if calls_python(record) else "",
+            bench=case.case.bench if record.calls else "",
             python_modules=case.case.python_modules,
         )
         profiling_folder.add(self._folder, len(self._added), launch)

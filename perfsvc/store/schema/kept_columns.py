@@ -9,6 +9,7 @@ time: it is written anew.
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import struct
@@ -26,14 +27,14 @@ from sqlalchemy.sql.visitors import iterate
 from perfsvc import __version__
 from perfsvc.errors import InfrastructureError
 from perfsvc.files import Folder
-from perfsvc.model import PRECISIONS, CacheState, RunState, Status, codec, digest
+from perfsvc.model import PRECISIONS, CacheState, RunState, Status, digest
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import Real
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, among, file_of, identity_of
 from perfsvc.store.schema.shared_reading import Columns
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
-FORMAT = 2
+FORMAT = 3
 """Is raised when the content of files changes in a way that neither a query nor perfsvc's version shows."""
 
 LEAST_MEASUREMENTS = 200
@@ -309,29 +310,16 @@ def _digest(queries: Sequence[Select[Any]]) -> str:
     return digest("\n".join(texts).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What is before the columns in a file.
-
-    Attributes:
-        key: the state of the run.
-        newest: the largest id in each column that holds ids.
-        names: the digests of what the ids up to these stand for.
-        columns: the type and the length of each column.
-    """
-
-    key: str
-    newest: tuple[int, ...]
-    names: str
-    columns: tuple[tuple[str, int], ...]
-
-
 def _encoded(columns: Columns, key: str, names: _Names) -> bytes:
-    """Return the content of a file: a header, and the columns with integers as small as their values allow."""
-    newest = tuple(int(columns[at].max()) for at in names.columns)
+    """Return the content of a file: a header, and the columns with integers as small as their values allow.
+
+    The header is JSON: ``key``, the state of the run; ``newest``, the largest id in each column that holds ids;
+    ``names``, the digests of what the ids up to these stand for; ``columns``, the type and the length of each column.
+    """
+    newest = [int(columns[at].max()) for at in names.columns]
     narrow = [_narrow(column) for column in columns]
-    kinds = tuple((column.dtype.str, column.size) for column in narrow)
-    header = codec.encode(_Header(key, newest, names.of(newest), kinds))
+    kinds = [(column.dtype.str, column.size) for column in narrow]
+    header = json.dumps({"key": key, "newest": newest, "names": names.of(newest), "columns": kinds}).encode()
     parts = [header, *(column.tobytes() for column in narrow)]
     content = b"".join(part + bytes(-len(part) % _PADDING) for part in parts)
     length = struct.pack("<I", len(header))
@@ -346,11 +334,11 @@ def _decoded(content: bytes, key: str, names: _Names) -> Columns | None:
     if zlib.crc32(memoryview(content)[4:]) != checksum:
         return None
     try:
-        header = codec.decode(_Header, content[_HEAD.size : _HEAD.size + length])
-        if header.key != key or header.names != names.of(header.newest):
+        header = json.loads(content[_HEAD.size : _HEAD.size + length])
+        if header["key"] != key or header["names"] != names.of(header["newest"]):
             return None
-        return _columns(content, _HEAD.size + length, header.columns)
-    except ValueError:  # the checksum is right, so another program wrote this
+        return _columns(content, _HEAD.size + length, header["columns"])
+    except (KeyError, TypeError, ValueError, RecursionError):  # the checksum is right, so another program wrote this
         return None
 
 

@@ -8,6 +8,7 @@ from perfsvc.model import (
     Buffer,
     BufferArg,
     CacheState,
+    Call,
     Kind,
     Launch,
     Memset,
@@ -54,6 +55,21 @@ def test_a_binary_is_read_as_it_was_stored(story, record, binary):
 def test_an_equal_record_is_stored_once(story, record, binary):
     assert story.put_binary(record, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {}) == binary
     assert story.execute("SELECT count(*) FROM artifacts") == [(4,)]
+
+
+def test_a_binary_is_known_to_call_python_or_not(story, record, binary):
+    with_calls = replace(record, steps=(*record.steps, Call("finish", timed=False)))
+    # A text of the case that looks like such a step is none.
+    named_like_calls = replace(record, case=replace(record.case, variant='"step":"call"'))
+    calling, named = (
+        story.put_binary(each, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {})
+        for each in (with_calls, named_like_calls)
+    )
+    assert story.store.binaries.call_python([binary, calling, named, 99]) == {
+        binary: False,
+        calling: True,
+        named: False,
+    }
 
 
 def test_bytes_must_have_the_digest_that_the_record_names(story, record):
