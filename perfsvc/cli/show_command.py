@@ -8,10 +8,11 @@ from perfsvc.cli import options, output
 @click.command("show")
 @click.argument("case")
 @click.option("--device", metavar="UUID", help="Only this device.")
+@click.option("--last", type=click.IntRange(1), default=60, show_default=True, help="How many runs, the newest.")
 @options.database
 @options.formats
-def command(case: str, device: str | None, database: str, output_format: str) -> None:
-    """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline.
+def command(case: str, device: str | None, last: int, database: str, output_format: str) -> None:
+    """Show the history of CASE, such as 'transpose/naive[n=4096]': its runs, oldest first, and their sparkline.
 
     A glob or a part of the name is enough if it fits only one case; if it fits several, they are listed.
     """
@@ -21,10 +22,14 @@ def command(case: str, device: str | None, database: str, output_format: str) ->
 
     with Store.open(database, create=False) as store:
         name = case_named(store, case)
-        rows = history(store, name, device)
+        found = history(store, name, device, last + 1)  # one more: the user should know of older runs
+    shown = set(sorted({row.run for row in found})[-last:])
+    rows = [row for row in found if row.run in shown]
     if output_format == "json":
         from perfsvc.report.export.objects import plain
 
         output.show_json(plain(rows))
     else:
         output.show(history_table(name, rows))
+    if len(rows) < len(found):
+        click.echo(f"older runs are left out; --last {2 * last} shows more", err=True)

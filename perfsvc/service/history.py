@@ -46,13 +46,14 @@ def case_named(store: Store, text: str) -> str:
     return matches[0]
 
 
-def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
-    """Return the results of a case in every run, oldest first. Results under former names of the case are included.
+def history(store: Store, case: str, device: str | None, last: int | None = None) -> list[HistoryRow]:
+    """Return the results of a case in its runs, oldest first. Results under former names of the case are included.
 
     Args:
         store: the database.
         case: the id of the case.
         device: the UUID of a device; None for all devices.
+        last: only the newest so many runs that measured the case; None for all.
 
     Raises:
         NotMeasuredError: the case is unknown, or was never measured on the device.
@@ -61,7 +62,7 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
         (explanation.device, explanation.candidate_run): explanation.sentence
         for explanation in store.profiles.explanations_of(case)
     }
-    runs = store.series.case_history(case, device)
+    runs = store.series.case_history(case, device, last)
     with_times = [at for at, run in enumerate(runs) if run.times]
     levels = dict(zip(with_times, judge.levels_of_estimates([runs[at].times for at in with_times]), strict=True))
     rows = [_row(run, levels.get(at), explanations.get((run.device, run.run), "")) for at, run in enumerate(runs)]

@@ -137,10 +137,16 @@ class SeriesStore:
             present = present_cases_of(connection, names)
         return {names[number]: case for number, case in present.items()}
 
-    def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
+    def case_history(self, case_id: str, device: str | None = None, last: int | None = None) -> list[CaseInRun]:
         """Return the medians and metrics of a case in each run, oldest first, on one device or all.
 
-        ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if the case is unknown.
+        Args:
+            case_id: the name of the case, which may be a former one.
+            device: the UUID of a device; None for all devices.
+            last: read only the newest so many runs that measured the case; None for all.
+
+        Raises:
+            NotMeasuredError: the case is unknown.
         """
         query = (
             select(*_Replica.columns())
@@ -152,13 +158,18 @@ class SeriesStore:
             names = select(Cases.id, Cases.name).where(Cases.lineage_id == lineage)
             own_names = {row.id: row.name for row in connection.execute(names)}
             is_case = among(Measurements.case_id, own_names)
-            where = (is_case,) if device is None else (is_case, Devices.uuid == device)
+            where = [is_case]
+            if device is not None:
+                where.append(Measurements.device_id.in_(select(Devices.id).where(Devices.uuid == device)))
+            if last is not None:
+                newest = select(Measurements.run_id).where(*where).distinct().order_by(Measurements.run_id.desc())
+                where.append(among(Measurements.run_id, connection.scalars(newest.limit(last)).all()))
             # What only depends on the run is read once a run: a case has thousands of measurements.
             rows = list(map(_Replica._make, connection.execute(query.where(*where)).all()))
-            of_case = Runs.id.in_(select(Measurements.run_id).where(is_case))
+            of_case = Runs.id.in_(select(Measurements.run_id).where(*where))
             runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case)).all()}
             models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
-            named = _named_values(connection, is_case)
+            named = _named_values(connection, *where)
             excluded = reasons_of_exclusion(connection, None)
         return [
             _case_in_run(

@@ -60,6 +60,17 @@ def test_a_history_is_shown_under_both_names(renamed, name):
     assert [(row["run"], row["case"]) for row in later] == [(3, FIRST)]
 
 
+@pytest.mark.parametrize(("last", "runs", "note"), [(1, [2], True), (2, [1, 2], False), (3, [1, 2], False)])
+def test_a_history_shows_the_newest_runs_and_says_if_there_are_older_ones(renamed, last, runs, note):
+    workplace, _ = renamed
+    ended = workplace("show", FIRST, "--db", "renamed.db", "--last", str(last), "--format", "json", code=0)
+    assert [row["run"] for row in ended.json] == runs
+    assert ended.err == (f"older runs are left out; --last {2 * last} shows more\n" if note else "")
+    shown = workplace("show", FIRST, "--db", "renamed.db", "--last", str(last), code=0)
+    assert shown.err == ended.err
+    assert [int(line.split()[1]) for line in shown.out.splitlines() if line.startswith("✓")] == runs
+
+
 def test_a_raised_version_ends_a_history(renamed):
     workplace, (_, _, raised) = renamed
     assert verdicts(raised) == {FIRST: "new", BETA: "new"}

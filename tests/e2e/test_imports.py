@@ -29,7 +29,7 @@ NEVER = {
 COMMANDS = {
     ("runs",): {"numpy", "pandas", "pydantic", "perfsvc.store.series", "perfsvc.store.findings"},
     ("show", "scale/alpha"): {"pandas", "pydantic", "perfsvc.store.findings"},
-    ("compare", "latest~1", "latest"): {"pandas"},
+    ("compare", "latest~1", "latest"): {"pandas", "pydantic"},
     ("report", "latest"): {"pydantic", "perfsvc.store.findings"},
 }
 """What else each command does not import."""

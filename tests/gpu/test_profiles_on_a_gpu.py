@@ -98,7 +98,7 @@ def test_a_planted_regression_is_explained_in_the_command_that_finds_it(ncu, per
     assert perfsvc("profile", TRANSPOSE, "--stored", "--output", tmp_path / "night.ncu-rep").returncode == 0
     ranges = [f"{TRANSPOSE} of run {run}" for run in (1, 2)]
     assert reports.outline(tmp_path / "night.ncu-rep").launches == 2
-    found = reports.read_ranges(tmp_path / "night.ncu-rep", dict.fromkeys(ranges, "transpose_tiled"))
+    found = reports.read_ranges_isolated(tmp_path / "night.ncu-rep", dict.fromkeys(ranges, "transpose_tiled"))
     before, after = (found[name] for name in ranges)
     assert isinstance(before, Profile), before
     assert isinstance(after, Profile), after
@@ -119,7 +119,7 @@ def test_metrics_and_report_are_of_the_profiled_launch(ncu, perfsvc, suite, tmp_
     assert (found["launch"], found["profile"]["kernel"]) == (0, "transpose_tiled")
     assert 20e-6 < metrics["duration_s"] < 500e-6
     assert metrics["dram_read_bytes"] == pytest.approx(4 * 4096**2, rel=0.2)
-    assert reports.read(tmp_path / "kept.ncu-rep", kernel="transpose_tiled").metrics == metrics
+    assert reports.read_isolated(tmp_path / "kept.ncu-rep", kernel="transpose_tiled").metrics == metrics
 
 
 def test_the_longer_of_two_kernels_is_profiled(ncu, perfsvc, suite):

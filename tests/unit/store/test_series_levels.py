@@ -214,6 +214,20 @@ def test_a_case_history_has_a_row_for_each_run_device_and_cache_state(story):
     assert [row.run for row in story.store.series.case_history(story.tiled.id, "GPU-2")] == [second]
 
 
+def test_a_case_history_may_be_that_of_the_newest_runs(story):
+    first = story.begin()
+    story.put(first, story.tiled, device="GPU-2")
+    second, third = story.run(), story.run()
+    story.run(story.naive)
+
+    def runs(last, device=None):
+        return [row.run for row in story.store.series.case_history(story.tiled.id, device, last)]
+
+    assert [runs(last) for last in (1, 2, 3)] == [[third], [second, third], [first, second, third]]
+    assert runs(4) == runs(3)
+    assert runs(1, "GPU-2") == [first]
+
+
 def test_the_error_for_an_unknown_case_names_the_nearest_ones(story):
     story.run()
     with pytest.raises(NotMeasuredError, match="was never measured") as error:
