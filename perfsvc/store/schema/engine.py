@@ -367,6 +367,10 @@ def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) ->
     return int(key[0])
 
 
+LARGEST_ID = 1 << 62
+"""No table has so many rows: an id from here on is damaged."""
+
+
 def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Insert rows, which have the same columns, and return their ids in the order of the rows.
 
@@ -378,8 +382,8 @@ def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[st
     if connection.dialect.name == POSTGRESQL:
         next_id = func.nextval(func.pg_get_serial_sequence(table.__tablename__, number.name))
         ids = list(connection.scalars(select(next_id).select_from(func.generate_series(1, len(rows)))))
-    else:  # SQLite's own rule; no other transaction writes now
-        newest = connection.scalar(select(func.max(number))) or 0
+    else:  # no other transaction writes now; a damaged id may be too large to have a next one
+        newest = connection.scalar(select(func.max(number)).where(number < LARGEST_ID)) or 0
         ids = list(range(newest + 1, newest + 1 + len(rows)))
     connection.execute(insert(table), [{number.name: own, **row} for own, row in zip(ids, rows, strict=True)])
     return ids

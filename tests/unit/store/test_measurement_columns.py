@@ -268,3 +268,15 @@ def test_later_measurements_than_until_are_left_out(story):
     points, metrics = story.store.measurements.further([run], until=until)
     assert (points, metrics) == ([dict(story.tiled.point)], set())
     assert len(story.store.measurements.columns([run])["variant"]) == 2
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL numbers the rows itself
+def test_measurements_are_stored_beside_one_with_the_largest_id(story):
+    run = story.run()
+    story.execute("UPDATE measurements SET id = :id", id=2**63 - 1)
+    story.put(run, story.naive)
+    story.put(run, story.naive, replica=1)
+    ids = [number for (number,) in story.execute("SELECT id FROM measurements ORDER BY id")]
+    assert len(ids) == 3
+    assert ids[:2] == [ids[0], ids[0] + 1]
+    assert ids[1] < ids[2] == 2**63 - 1
