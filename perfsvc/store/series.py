@@ -162,7 +162,15 @@ class SeriesStore:
             if device is not None:
                 where.append(Measurements.device_id.in_(select(Devices.id).where(Devices.uuid == device)))
             if last is not None:
-                newest = select(Measurements.run_id).where(*where).distinct().order_by(Measurements.run_id.desc())
+                # The joins leave out what the next queries cannot show: rows whose device or run is damaged.
+                newest = (
+                    select(Measurements.run_id)
+                    .join(Devices, Devices.id == Measurements.device_id)
+                    .join(Runs, Runs.id == Measurements.run_id)
+                    .where(*where)
+                    .distinct()
+                    .order_by(Measurements.run_id.desc())
+                )
                 where.append(among(Measurements.run_id, connection.scalars(newest.limit(last)).all()))
             # What only depends on the run is read once a run: a case has thousands of measurements.
             rows = list(map(_Replica._make, connection.execute(query.where(*where)).all()))

@@ -367,26 +367,17 @@ def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) ->
     return int(key[0])
 
 
-LARGEST_ID = 1 << 62
-"""No table has so many rows: an id from here on is damaged."""
-
-
 def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Insert rows, which have the same columns, and return their ids in the order of the rows.
-
-    On SQLite, no table with ``sqlite_autoincrement`` is possible: its ids also depend on rows that were deleted.
-    """
-    # Not by RETURNING: SQLite's driver would insert the rows one by one, and psycopg would parse the statement with the
-    # values of all rows anew for each transaction.
+    """Insert rows, which have the same columns, and return their ids in the order of the rows."""
     number = table.__table__.c.id
     if connection.dialect.name == POSTGRESQL:
+        # Not by RETURNING: psycopg would parse the statement with the values of all rows anew for each transaction, and
+        # spend a quarter of its time on this.
         next_id = func.nextval(func.pg_get_serial_sequence(table.__tablename__, number.name))
         ids = list(connection.scalars(select(next_id).select_from(func.generate_series(1, len(rows)))))
-    else:  # no other transaction writes now; a damaged id may be too large to have a next one
-        newest = connection.scalar(select(func.max(number)).where(number < LARGEST_ID)) or 0
-        ids = list(range(newest + 1, newest + 1 + len(rows)))
-    connection.execute(insert(table), [{number.name: own, **row} for own, row in zip(ids, rows, strict=True)])
-    return ids
+        connection.execute(insert(table), [{number.name: own, **row} for own, row in zip(ids, rows, strict=True)])
+        return ids
+    return list(connection.scalars(insert(table).returning(number, sort_by_parameter_order=True), rows))
 
 
 def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> None:

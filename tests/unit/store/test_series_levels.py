@@ -1,3 +1,5 @@
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from math import inf, nan
 
@@ -226,6 +228,24 @@ def test_a_case_history_may_be_that_of_the_newest_runs(story):
     assert [runs(last) for last in (1, 2, 3)] == [[third], [second, third], [first, second, third]]
     assert runs(4) == runs(3)
     assert runs(1, "GPU-2") == [first]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL keeps such rows out
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE measurements SET device_id = 999 WHERE run_id = :run",
+        "UPDATE measurements SET run_id = 990 + :run WHERE run_id = :run",
+    ],
+)
+def test_newest_runs_are_not_crowded_out_by_damaged_rows(story, damage):
+    first, second = story.run(), story.run()
+    for _ in range(3):
+        damaged = story.run()
+        with closing(sqlite3.connect(story.store.database.engine.url.database)) as raw, raw:
+            raw.execute(damage, {"run": damaged})
+    rows = story.store.series.case_history(story.tiled.id, last=2)
+    assert [row.run for row in rows] == [first, second]
 
 
 def test_the_error_for_an_unknown_case_names_the_nearest_ones(story):
