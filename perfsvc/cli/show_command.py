@@ -22,14 +22,15 @@ def command(case: str, device: str | None, last: int, database: str, output_form
 
     with Store.open(database, create=False) as store:
         name = case_named(store, case)
-        found = history(store, name, device, last + 1)  # one more: the user should know of older runs
-    shown = set(sorted({row.run for row in found})[-last:])
-    rows = [row for row in found if row.run in shown]
+        # One run more: the first row needs it for its change, and the user should know if there are older runs.
+        found = history(store, name, device, last + 1)
+    oldest = min(sorted({row.run for row in found})[-last:])
+    rows = [row for row in found if row.run >= oldest]
     if output_format == "json":
         from perfsvc.report.export.objects import plain
 
         output.show_json(plain(rows))
     else:
-        output.show(history_table(name, rows))
+        output.show(history_table(name, found, oldest=oldest))
     if len(rows) < len(found):
         click.echo(f"older runs are left out; --last {2 * last} shows more", err=True)

@@ -13,7 +13,6 @@ import uvicorn
 
 from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError, UsageError
-from perfsvc.process.collecting import collecting_rarely
 from perfsvc.server.app import make_app
 from perfsvc.server.serving import Serving
 from perfsvc.server.site import assets
@@ -45,7 +44,6 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
     _require_safe(settings)
     assets()  # an error of a missing package comes now, and not with the first request
     with ExitStack() as opened:
-        opened.enter_context(collecting_rarely())
         opened.enter_context(switching_often())
         store = opened.enter_context(Store.open(database, create=False, read_only=True))
         changing = opened.enter_context(Store.open(database, create=False)) if settings.server.changes else None

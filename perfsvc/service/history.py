@@ -56,7 +56,7 @@ def history(store: Store, case: str, device: str | None, last: int | None = None
         last: only the newest so many runs that measured the case; None for all.
 
     Raises:
-        NotMeasuredError: the case is unknown, or was never measured on the device.
+        NotMeasuredError: the case is unknown, was never measured on the device, or has no results that can be read.
     """
     explanations = {
         (explanation.device, explanation.candidate_run): explanation.sentence
@@ -66,9 +66,11 @@ def history(store: Store, case: str, device: str | None, last: int | None = None
     with_times = [at for at, run in enumerate(runs) if run.times]
     levels = dict(zip(with_times, judge.levels_of_estimates([runs[at].times for at in with_times]), strict=True))
     rows = [_row(run, levels.get(at), explanations.get((run.device, run.run), "")) for at, run in enumerate(runs)]
-    if device and not rows:
-        measured_on = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
-        cure = f"name a device that has it: {measured_on}"
+    if not rows:
+        measured_on = sorted({run.device for run in store.series.case_history(case)}) if device else []
+        if not measured_on:
+            raise NotMeasuredError(f"no run has results of {case}", cure="if there should be some: perfsvc db check")
+        cure = f"name a device that has it: {', '.join(measured_on)}"
         raise NotMeasuredError(f"{case} was never measured on {device}", cure=cure)
     # The dict keeps the position of the last, and so newest, row of each device and cache state.
     newest = {(row.device, row.cache): position for position, row in enumerate(rows)}

@@ -35,8 +35,8 @@ from perfsvc.store.schema.tables import (
 PART_BYTES = 1 << 14
 """How much of an artifact is decompressed at once while its digest is checked; at most 1032 times as much comes out."""
 
-_CALL = '"step":"call"'
-"""Part of each step that calls a Python function, in a replay record as ``encode`` writes it."""
+_CALL = '"call"'
+"""A replay record without this text, as ``encode`` writes it, calls no Python function."""
 
 
 class BinaryStore:

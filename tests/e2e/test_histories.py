@@ -68,7 +68,9 @@ def test_a_history_shows_the_newest_runs_and_says_if_there_are_older_ones(rename
     assert ended.err == (f"older runs are left out; --last {2 * last} shows more\n" if note else "")
     shown = workplace("show", FIRST, "--db", "renamed.db", "--last", str(last), code=0)
     assert shown.err == ended.err
-    assert [int(line.split()[1]) for line in shown.out.splitlines() if line.startswith("✓")] == runs
+    rows = [line.split() for line in shown.out.splitlines() if line.startswith("✓")]
+    assert [int(row[1]) for row in rows] == runs
+    assert [row[-1] for row in rows] == (["%"] if note else ["–", "%"])  # the change is that since run 1
 
 
 def test_a_raised_version_ends_a_history(renamed):

@@ -19,38 +19,47 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
 
 
-def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
-    """Return a table for each device, cache state and metric of a case, oldest run first, each with a sparkline."""
-    caches = wording.cache_words((row.device, case, row.cache) for row in rows)
+def history_table(case: str, rows: Sequence[HistoryRow], oldest: int = 0) -> RenderableType:
+    """Return a table for each device, cache state and metric of a case, oldest run first, each with a sparkline.
+
+    Args:
+        case: the id of the case.
+        rows: its results, oldest run first.
+        oldest: the first run to show; older rows only tell how the first row changed.
+    """
+    caches = wording.cache_words((row.device, case, row.cache) for row in rows if row.run >= oldest)
     histories: dict[tuple[str, CacheState], list[HistoryRow]] = {}
     for row in rows:
         histories.setdefault((row.device, row.cache), []).append(row)
     parts: list[RenderableType] = []
     for (device, cache), history in histories.items():
+        if not (shown := [row for row in history if row.run >= oldest]):
+            continue
         name = f"{case} {caches[device, case, cache]}".rstrip()
-        metrics = dict.fromkeys(metric for row in history for metric in row.metrics)
-        is_timed = not metrics or any(row.median_s is not None for row in history)
+        metrics = dict.fromkeys(metric for row in shown for metric in row.metrics)
+        is_timed = not metrics or any(row.median_s is not None for row in shown)
         for metric in [*([TIME] if is_timed else []), *metrics]:
-            parts += _history(name, metric, history)
-        parts += _notes(history)
+            parts += _history(name, metric, history, oldest)
+        parts += _notes(shown)
     return Group(*parts)
 
 
-def _history(name: str, metric: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
+def _history(name: str, metric: str, rows: Sequence[HistoryRow], oldest: int) -> list[RenderableType]:
     """Return the heading, the sparkline and the table of one metric.
 
     Args:
         name: the case, with its cache state if it has several.
         metric: the metric.
         rows: the case's runs on one device in one cache state.
+        oldest: the first run to show.
     """
     newest = rows[-1]
     shown = name if metric == TIME else f"{name} {metric}"
     levels = [row.median_s if metric == TIME else row.metrics.get(metric) for row in rows]
     heading = Text.assemble((shown, "bold"), f" on {newest.device_model}", (f"  {newest.device}", "dim"))
-    judged = [level for row, level in zip(rows, levels, strict=True) if not row.excluded]
-    line = Text(sparkline(judged), "cyan", overflow="fold")
-    changes = iter(_changes(judged))
+    judged = [(row.run, level) for row, level in zip(rows, levels, strict=True) if not row.excluded]
+    line = Text(sparkline([level for run, level in judged if run >= oldest]), "cyan", overflow="fold")
+    changes = iter(_changes([level for _, level in judged]))
     table = grid()
     table.add_column("")
     table.add_column("run", justify="right")
@@ -60,6 +69,9 @@ def _history(name: str, metric: str, rows: Sequence[HistoryRow]) -> list[Rendera
     for column in ("median" if metric == TIME else metric, "spread", "change"):
         table.add_column(column, justify="right", no_wrap=True)
     for row, level in zip(rows, levels, strict=True):
+        change = "excluded" if row.excluded else next(changes)
+        if row.run < oldest:
+            continue
         spread = wording.spread(level, row.low_s, row.high_s) if metric == TIME else ""
         table.add_row(
             mark(row.status),
@@ -69,7 +81,7 @@ def _history(name: str, metric: str, rows: Sequence[HistoryRow]) -> list[Rendera
             Text(row.label or DASH),
             Text(row.status.value if level is None else wording.level(level, metric)),
             Text(spread, "dim"),
-            Text("excluded" if row.excluded else next(changes)),
+            Text(change),
             style=EXCLUDED if row.excluded else "",
         )
     return [heading, line, table, Text()]

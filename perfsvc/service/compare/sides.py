@@ -178,7 +178,8 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
     The attributes ``toolkit`` and ``device`` are always True here: the caller compares them.
     """
     differing = {pair for pair in pairs if pair[0] != pair[1]}
-    rows = store.binaries.get({number for pair in differing for number, _ in pair if number is not None})
+    numbers = {number for pair in differing for number, _ in pair if number is not None}
+    rows = store.binaries.get(numbers) if numbers else {}
     known: dict[CodeOfPair, tuple[_Code, _Code]] = {}
     for pair in differing:
         sides = [_Code(rows[number], python) for number, python in pair if number in rows]
@@ -186,16 +187,17 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
             known[pair] = (sides[0], sides[1])
     comparer = _Comparer(store, known.values())
     compared = {pair: comparer.compare(*both) for pair, both in known.items()}
-    return compared | dict.fromkeys(_with_known_code(store, set(pairs) - differing), SAME)
+    equal = {old for old, new in pairs if old == new}
+    return compared | {(code, code): SAME for code in _known(store, equal)}
 
 
-def _with_known_code(store: Store, pairs: Collection[CodeOfPair]) -> list[CodeOfPair]:
-    """Return the pairs, of equal sides, whose code is known."""
-    calls_python = store.binaries.call_python({number for (number, _), _ in pairs if number is not None})
+def _known(store: Store, codes: Collection[UsedCode]) -> list[UsedCode]:
+    """Return the code that is known, as ``_Code.is_known`` says, without decoding most of the records."""
+    numbers = {number for number, _ in codes if number is not None}
+    calls_python = store.binaries.call_python(numbers) if numbers else {}
     return [
-        pair
-        for pair in pairs
-        for number, python in pair[:1]
+        (number, python)
+        for number, python in codes
         if number in calls_python and (python is not None or not calls_python[number])
     ]
 

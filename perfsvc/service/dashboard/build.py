@@ -13,7 +13,6 @@ from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
-from perfsvc.process.collecting import collecting_rarely
 from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
@@ -45,7 +44,6 @@ LAST = 400
 PLOTLY = "assets/plotly.min.js"
 
 
-@collecting_rarely()
 def build(
     store: Store,
     folder: Path,

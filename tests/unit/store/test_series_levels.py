@@ -11,6 +11,7 @@ from sqlalchemy import event
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Estimate, Level, Status
+from perfsvc.service.history import history
 from perfsvc.store.schema.engine import report_damaged, transaction
 from perfsvc.store.schema.samples import pack, unpack
 
@@ -246,6 +247,17 @@ def test_newest_runs_are_not_crowded_out_by_damaged_rows(story, damage):
             raw.execute(damage, {"run": damaged})
     rows = story.store.series.case_history(story.tiled.id, last=2)
     assert [row.run for row in rows] == [first, second]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL keeps such rows out
+@pytest.mark.parametrize("device", [None, "GPU-1"])
+def test_a_case_without_a_readable_result_is_an_error(story, device):
+    story.run()
+    with closing(sqlite3.connect(story.store.database.engine.url.database)) as raw, raw:
+        raw.execute("UPDATE measurements SET device_id = 999")
+    with pytest.raises(NotMeasuredError, match="no run has results of transpose/tiled") as error:
+        history(story.store, story.tiled.id, device, 60)
+    assert "perfsvc db check" in error.value.cure
 
 
 def test_the_error_for_an_unknown_case_names_the_nearest_ones(story):
