@@ -545,9 +545,7 @@ def upgrade() -> None:
         sa.Column("status", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("cure", sa.Text(), nullable=False),
-        sa.Column("samples", sa.LargeBinary(), nullable=True),
         sa.Column("sample_count", sa.Integer(), nullable=False),
-        sa.Column("place_medians", sa.LargeBinary(), nullable=True),
         sa.Column("median_s", sa.Double(), nullable=True),
         sa.Column("low_s", sa.Double(), nullable=True),
         sa.Column("high_s", sa.Double(), nullable=True),
@@ -571,8 +569,14 @@ def upgrade() -> None:
         sa.Column("power_w", sa.Double(), nullable=True),
         sa.Column("slowdowns", sa.Text(), nullable=True),
         sa.Column("rejected_batches", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("ecc_errors", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("xids", sa.Text(), server_default="", nullable=False),
+        sa.Column("others", sa.Text(), server_default="", nullable=False),
         sa.Column("variant_index", sa.Integer(), nullable=True),
         sa.Column("relative_to", sa.Text(), server_default="", nullable=False),
+        sa.Column("samples", sa.LargeBinary(), nullable=True),
+        sa.Column("place_medians", sa.LargeBinary(), nullable=True),
+        sa.Column("batches", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(
             ["binary_id"], ["binaries.id"], name="fk_measurements_binary_id_binaries", ondelete="SET NULL"
         ),
@@ -778,30 +782,6 @@ def upgrade() -> None:
         "verdicts",
         ["case_id", "device_id", "metric", "cache", "run_id"],
         unique=False,
-    )
-    op.create_table(
-        "batches",
-        sa.Column("measurement_id", sa.Integer(), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("blocked", sa.Boolean(), nullable=False),
-        sa.Column("kept_ahead", sa.Boolean(), nullable=True),
-        sa.Column("busy_s", sa.Double(), nullable=False),
-        sa.Column("rejected", sa.Text(), nullable=False),
-        sa.Column("sample_count", sa.Integer(), nullable=False),
-        sa.Column("samples", sa.LargeBinary(), nullable=True),
-        sa.Column("sm_clock_hz", sa.Double(), nullable=True),
-        sa.Column("memory_clock_hz", sa.Double(), nullable=True),
-        sa.Column("temperature_c", sa.Double(), nullable=True),
-        sa.Column("power_w", sa.Double(), nullable=True),
-        sa.Column("slowdowns", sa.Text(), nullable=False),
-        sa.Column("ecc_errors", sa.Integer(), nullable=False),
-        sa.Column("xids", sa.Text(), nullable=False),
-        sa.Column("others", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["measurement_id"], ["measurements.id"], name="fk_batches_measurement_id_measurements", ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("measurement_id", "number", name="pk_batches"),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "confirmation_runs",

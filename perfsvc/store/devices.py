@@ -33,7 +33,6 @@ from perfsvc.store.schema.tables import (
     Devices,
     Environments,
     GpuPeaks,
-    MeasurementBatches,
     Measurements,
     Peaks,
     Runs,
@@ -44,6 +43,12 @@ CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
+
+
+HAS_FAULT = or_(
+    Measurements.slowdowns != "", Measurements.xids != "", Measurements.others != "", Measurements.ecc_errors != 0
+)
+"""Whether something disturbed the GPU during a measurement; few measurements are read for their texts."""
 
 
 class DeviceStore:
@@ -247,25 +252,29 @@ class DeviceStore:
 
         The devices of a run are in the order in which they were first stored.
         """
-        summaries = columns_by_run(self._database, sorted(runs), _summaries(self._database))
-        batch = MeasurementBatches
-        columns = Measurements.run_id, Measurements.device_id, batch.slowdowns, batch.xids, batch.others
+        summaries = joined(columns_by_run(self._database, sorted(runs), _summaries(self._database)))
+        rows = list(zip(*(column.tolist() for column in summaries), strict=True))
+        faulty = {run for run, _, _, _, _, faults, *_ in rows if faults}
+        group = (
+            Measurements.run_id,
+            Measurements.device_id,
+            Measurements.slowdowns,
+            Measurements.xids,
+            Measurements.others,
+        )
         faults = (
-            select(*columns, func.sum(batch.ecc_errors).label("ecc_errors"))
-            .join(Measurements, Measurements.id == batch.measurement_id)
-            .where(among(Measurements.run_id, runs))
-            .where(or_(batch.slowdowns != "", batch.xids != "", batch.others != "", batch.ecc_errors != 0))
-            .group_by(*columns)
+            select(*group, func.sum(Measurements.ecc_errors).label("ecc_errors"))
+            .where(among(Measurements.run_id, faulty), HAS_FAULT)
+            .group_by(*group)
         )
         with self._database.reading() as connection:
             devices = {row.id: row for row in connection.execute(select(Devices.id, Devices.uuid, Devices.model))}
-            batches: dict[tuple[int, int], list[Any]] = defaultdict(list)
-            for fault in connection.execute(faults):
-                batches[fault.run_id, fault.device_id].append(fault)
+            faults_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
+            for fault in connection.execute(faults) if faulty else ():
+                faults_of[fault.run_id, fault.device_id].append(fault)
         conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
-        rows = zip(*(column.tolist() for column in joined(summaries)), strict=True)
-        for run, device, measured, failed, rejected, *worst in rows:
-            of_device = batches[run, device]
+        for run, device, measured, failed, rejected, _, *worst in rows:
+            of_device = faults_of[run, device]
             sm_clock_hz, temperature_c, power_w = (None if isnan(value) else value for value in worst)
             conditions[run].append(
                 DeviceConditions(
@@ -276,11 +285,11 @@ class DeviceStore:
                     sm_clock_hz,
                     temperature_c,
                     power_w,
-                    slowdowns=_items(batch.slowdowns for batch in of_device),
+                    slowdowns=_items(fault.slowdowns for fault in of_device),
                     rejected_batches=rejected,
-                    ecc_errors=sum(int(batch.ecc_errors) for batch in of_device),
-                    xids=_items(batch.xids for batch in of_device),
-                    others=_items(batch.others for batch in of_device),
+                    ecc_errors=sum(int(fault.ecc_errors) for fault in of_device),
+                    xids=_items(fault.xids for fault in of_device),
+                    others=_items(fault.others for fault in of_device),
                 )
             )
         return dict(conditions)
@@ -360,7 +369,7 @@ class DeviceStore:
 
 
 def _summaries(database: Database) -> Reading:
-    """Return how the conditions of runs are read that do not come from single batches: a row for each device."""
+    """Return how the conditions of runs are read that are numbers: a row for each device."""
 
     def query(runs: Sequence[int]) -> Any:
         return (
@@ -370,6 +379,7 @@ def _summaries(database: Database) -> Reading:
                 func.count().filter(Measurements.status != Status.SKIPPED),
                 func.count().filter(Measurements.status.in_((Status.WRONG, Status.FAILED))),
                 func.sum(Measurements.rejected_batches),
+                func.count().filter(HAS_FAULT),
                 func.min(Measurements.sm_clock_hz),
                 func.max(Measurements.temperature_c),
                 func.max(Measurements.power_w),
@@ -381,7 +391,7 @@ def _summaries(database: Database) -> Reading:
 
     def read(runs: Sequence[int]) -> dict[int, Columns]:
         with database.reading() as connection:
-            columns = read_columns(connection, query(runs), "iiiiifff")
+            columns = read_columns(connection, query(runs), "iiiiiifff")
         return by_run(columns, columns[0])
 
     return Reading("conditions", (query([0]),), {1: Devices}, read)

@@ -25,7 +25,6 @@ from perfsvc.store.schema.tables import (
     Cases,
     Devices,
     Environments,
-    MeasurementBatches,
     Measurements,
     PythonCodes,
     Runs,
@@ -291,9 +290,7 @@ def _sizes_of_samples(connection: Connection, run: int, after: int) -> list[tupl
 def _remove_samples(connection: Connection, run: int, cases: Iterable[int]) -> None:
     for ids in _chunks(cases):
         of_cases = (Measurements.run_id == run, Measurements.case_id.in_(ids), Measurements.samples.is_not(None))
-        measurements = select(Measurements.id).where(*of_cases)
-        connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(measurements)))
-        connection.execute(update(Measurements).where(*of_cases).values(samples=None, place_medians=None))
+        connection.execute(update(Measurements).where(*of_cases).values(samples=None, place_medians=None, batches=None))
 
 
 def _newest_confirmed(connection: Connection) -> datetime | None:

@@ -34,7 +34,8 @@ from perfsvc.store.cases import (
     series_of,
     with_series,
 )
-from perfsvc.store.measurements import batch_summary, readable_samples
+from perfsvc.store.measurements import readable_samples
+from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, readable_number
 from perfsvc.store.schema.engine import Database, among, new_id

@@ -2,6 +2,8 @@
 
 import pytest
 
+from perfsvc.store.measurements.batches import unpack_batches
+
 CASES = {name: f"scale/{name}[n=100]" for name in ("alpha", "beta", "gamma")}
 CALM = {"sm_clock_hz": 1.98e9, "temperature_c": 54, "power_w": 412}
 HOT = {"slowdowns": ["thermal slowdown"], "sm_clock_hz": 1.4e9, "temperature_c": 92, "power_w": 300}
@@ -27,8 +29,9 @@ def row_of(ended, name):
 def test_rejected_batches_are_counted_with_their_reason_and_kept(throttled):
     workplace, ended = throttled
     assert row_of(ended, "beta")["notes"] == ["2 of 4 batches rejected: thermal slowdown"]
-    kept = "select rejected, sample_count, samples is not null from batches where rejected != ''"
-    assert workplace.rows(kept) == [("thermal slowdown", 50, 1)] * 2
+    blobs = workplace.rows("select batches from measurements where rejected_batches")
+    kept = [batch for (blob,) in blobs for batch in unpack_batches(blob) if batch.rejected]
+    assert [(batch.rejected, len(batch.samples_s)) for batch in kept] == [("thermal slowdown", 50)] * 2
     assert workplace.rows(
         "select distinct sample_count, rejected_batches from measurements where rejected_batches"
     ) == [(50, 1)]

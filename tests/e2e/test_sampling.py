@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from perfsvc.store.measurements.batches import unpack_batches
+
 HOT = {"slowdowns": ["thermal slowdown"], "temperature_c": 92}
 WARMUP = 3
 """Warm-up batches if times do not change."""
@@ -18,6 +20,12 @@ def result(ended, case):
 def unwrapped(text):
     """Return the printed text without its line breaks."""
     return re.sub(r"\s+", " ", text)
+
+
+def batches_of(perfsvc, variant):
+    """Return the batches of a variant of the benchmark ``scale``."""
+    query = f"select m.batches {OF_BETA} and c.benchmark = 'scale'".replace("beta", variant)
+    return [batch for (blob,) in perfsvc.rows(query) for batch in unpack_batches(blob)]
 
 
 @pytest.fixture
@@ -35,8 +43,9 @@ def test_a_rejected_batch_is_stored_and_shown_with_its_reason(perfsvc, run):
     times = [[1e-4] * 11 + [9e-4] * 50 + [1e-4] * 50]
     out = run(seconds=times, conditions=[{}] * WARMUP + [HOT, {}]).out
     assert perfsvc.rows(f"select sample_count, median_s, rejected_batches {OF_BETA}") == [(50, 1e-4, 1)]
-    batches = "select b.sample_count, rejected, b.slowdowns, b.temperature_c from batches b"
-    assert perfsvc.rows(f"{batches} where rejected != ''") == [(50, "thermal slowdown", "thermal slowdown", 92.0)]
+    (rejected,) = [batch for batch in batches_of(perfsvc, "beta") if batch.rejected]
+    assert (len(rejected.samples_s), rejected.rejected) == (50, "thermal slowdown")
+    assert (rejected.conditions.slowdowns, rejected.conditions.temperature_c) == (("thermal slowdown",), 92.0)
     assert "thermal slowdown" in unwrapped(out)
 
 
@@ -64,13 +73,12 @@ def test_a_gpu_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run):
 def test_work_that_waits_for_the_device_is_timed_without_the_blocking_kernel_and_noted(perfsvc, run):
     out = run(fault="synchronises").out
     assert "timed without the blocking kernel, since the work synchronises with the host" in unwrapped(out)
-    query = "select variant, blocked, kept_ahead from batches b join measurements m on m.id = b.measurement_id"
-    rows = perfsvc.rows(f"{query} join cases c on c.id = m.case_id where c.benchmark = 'scale'")
-    assert {(variant.split("-")[0], *rest) for variant, *rest in rows} == {
-        ("alpha", 1, 1),
-        ("beta", 0, 0),
-        ("gamma", 1, 1),
+    found = {
+        (variant, batch.blocked, batch.kept_ahead)
+        for variant in ("alpha", "beta", "gamma")
+        for batch in batches_of(perfsvc, variant)
     }
+    assert found == {("alpha", True, True), ("beta", False, False), ("gamma", True, True)}
 
 
 @pytest.mark.parametrize(

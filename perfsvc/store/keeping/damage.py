@@ -27,6 +27,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
 from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
+from perfsvc.store.measurements.batches import DAMAGED, unpack_batches
 from perfsvc.store.schema.all_tables import all_tables, metadata
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
 from perfsvc.store.schema.column_types import Word
@@ -39,7 +40,6 @@ from perfsvc.store.schema.tables import (
     Cases,
     Environments,
     FullEnvironments,
-    MeasurementBatches,
     Measurements,
     PythonCodes,
 )
@@ -74,6 +74,10 @@ def _as_samples(blob: bytes) -> None:
     unpack_array(blob)
 
 
+def _as_batches(blob: bytes) -> None:
+    unpack_batches(blob)
+
+
 def _as_json_object(text: str) -> None:
     decode(dict[str, Any], text)
 
@@ -88,8 +92,7 @@ def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], None]:
 
 
 _CONTENT: Final[dict[Table, dict[str, Callable[[Any], None]]]] = {
-    Measurements: {"samples": _as_samples, "place_medians": _as_samples},
-    MeasurementBatches: {"samples": _as_samples},
+    Measurements: {"samples": _as_samples, "place_medians": _as_samples, "batches": _as_batches},
     ConfirmationRuns: {"samples": _as_samples},
     Profiles: {
         "instructions": _as(tuple[Instruction, ...], compressed=True),
@@ -115,7 +118,6 @@ _DIGESTS: Final[dict[Table, tuple[str, str]]] = {
 
 _COSTS: Final = {
     "measurements": "the samples of the measurement, or the measurement; its run has the others",
-    "batches": "the conditions of one batch",
     "metrics": "the metric of one measurement",
     "cases": "the results of the case",
     "environments": "the further parts of the environment; its results stay",
@@ -239,7 +241,7 @@ def _faults(
         if row[name] is not None:
             try:
                 read(row[name])
-            except (ValueError, zlib.error, TypeError) as error:
+            except DAMAGED as error:
                 yield name, f"it cannot be read ({' '.join(str(error).split())[:80]})"
     if digests:
         of, content = digests

@@ -40,7 +40,6 @@ from perfsvc.store.schema.tables import (
     GpuPeaks,
     Imports,
     Lineages,
-    MeasurementBatches,
     Measurements,
     Metrics,
     NoiseOfCases,
@@ -80,7 +79,7 @@ SHARED: Final = frozenset({Devices, FullEnvironments, Environments, Artifacts, B
 """Tables whose rows several runs share: a row is copied when the first row that refers to it is copied."""
 
 PARTS: Final[dict[Table, dict[Table, str]]] = {
-    Measurements: {MeasurementBatches: "measurement_id", Metrics: "measurement_id"},
+    Measurements: {Metrics: "measurement_id"},
     Confirmations: {ConfirmationRuns: "confirmation_id"},
     Profiles: {ProfileMetrics: "profile_id", ProfileRules: "profile_id"},
     Binaries: {BinaryFiles: "binary_id"},

@@ -5,11 +5,9 @@ rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
 import zlib
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import Batch, CacheState, Case, Measurement, Noise, Series, Slowdown
+from perfsvc.model import CacheState, Case, Measurement, Noise, Series
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -25,6 +23,7 @@ from perfsvc.store.cases import (
     case_of,
     device_ids,
 )
+from perfsvc.store.measurements.batches import count_batches, measurement_columns
 from perfsvc.store.measurements.columns import columns_of, further_of
 from perfsvc.store.measurements.costs import costs_of
 from perfsvc.store.measurements.filters import RowFilter
@@ -37,7 +36,6 @@ from perfsvc.store.schema.samples import pack, unpack_array
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
-    MeasurementBatches,
     Measurements,
     Metrics,
     NoiseOfCases,
@@ -168,25 +166,12 @@ class MeasurementStore:
             ]
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
-        """For each case, return the number of batches by reason of rejection, in the order of first occurrence.
+        """For each case with a rejected batch, return the number of batches by reason, in the order of measuring.
 
         Accepted batches have the empty reason. The keys are device (UUID), case id and cache state.
         """
-        columns = (Devices.uuid, Cases.name, Measurements.cache, MeasurementBatches.rejected)
-        query = (
-            select(*columns, func.count())
-            .join(Measurements, Measurements.id == MeasurementBatches.measurement_id)
-            .join(Devices, Devices.id == Measurements.device_id)
-            .join(Cases, Cases.id == Measurements.case_id)
-            .where(Measurements.run_id == run)
-            .group_by(*columns)
-            .order_by(func.min(Measurements.replica), func.min(MeasurementBatches.number))
-        )
-        counts: dict[tuple[str, str, CacheState], dict[str, int]] = defaultdict(dict)
         with self._database.reading() as connection:
-            for uuid, case, cache, reason, count in connection.execute(query):
-                counts[uuid, case, cache][reason] = count
-        return dict(counts)
+            return count_batches(connection, run)
 
     def costs(
         self, cases: Iterable[Case], devices: Collection[str], *, before: int | None = None
@@ -225,7 +210,7 @@ def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
 
 
 def put_measurements(connection: Connection, run: int, entries: Iterable[MeasurementEntry], keys: Keys) -> int:
-    """Store measurements of a run with their batches and metrics; return how many replicas the run needs for them."""
+    """Store measurements of a run with their metrics; return how many replicas the run needs for them."""
     replicas = 0
     remaining = iter(entries)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
@@ -257,9 +242,6 @@ def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEnt
         )
     ids = new_ids(connection, Measurements, rows)
     of_measurements = [(row_id, entry.measurement) for row_id, entry in zip(ids, entries, strict=True)]
-    batches = [row for row_id, measured in of_measurements for row in _batch_rows(row_id, measured.batches)]
-    if batches:
-        connection.execute(insert(MeasurementBatches), batches)
     metrics = [
         {"measurement_id": row_id, "name": name, "value": number(value)}
         for row_id, measured in of_measurements
@@ -302,61 +284,8 @@ def _own_columns(entry: MeasurementEntry) -> dict[str, Any]:
         "busy_s": measurement.busy_s,
         "variant_index": entry.variant_index,
         "relative_to": entry.relative_to,
-        **batch_summary(measurement.batches),
+        **measurement_columns(measurement.batches),
     }
-
-
-# --- batches ------------------------------------------------------------------------------------------------------
-
-
-def _batch_rows(measurement: int, batches: Iterable[Batch]) -> list[dict[str, Any]]:
-    """Return the rows of a measurement's batches, with the samples of rejected ones: it has the others."""
-    return [
-        {
-            "measurement_id": measurement,
-            "number": index,
-            "blocked": batch.blocked,
-            "kept_ahead": batch.kept_ahead,
-            "busy_s": batch.busy_s,
-            "rejected": batch.rejected,
-            "sample_count": len(batch.samples_s),
-            "samples": pack(batch.samples_s) if batch.rejected and batch.samples_s else None,
-            "sm_clock_hz": number(batch.conditions.sm_clock_hz),
-            "memory_clock_hz": number(batch.conditions.memory_clock_hz),
-            "temperature_c": number(batch.conditions.temperature_c),
-            "power_w": number(batch.conditions.power_w),
-            "slowdowns": _listed(batch.conditions.slowdowns),
-            "ecc_errors": batch.conditions.ecc_errors,
-            "xids": _listed(batch.conditions.xids),
-            "others": _listed(batch.conditions.others),
-        }
-        for index, batch in enumerate(batches)
-    ]
-
-
-def batch_summary(batches: Sequence[Batch]) -> dict[str, Any]:
-    """Return the columns in which a measurement summarizes its batches.
-
-    The clock is the median over the batches whose samples count. Temperature, power and slowdowns are the worst of all
-    batches, because they also explain why some were rejected.
-    """
-    clocks = _known(batch.conditions.sm_clock_hz for batch in batches if not batch.rejected)
-    slowdowns = {slowdown for batch in batches for slowdown in batch.conditions.slowdowns}
-    return {
-        "sm_clock_hz": median(clocks) if clocks else None,
-        "temperature_c": max(_known(batch.conditions.temperature_c for batch in batches), default=None),
-        "power_w": max(_known(batch.conditions.power_w for batch in batches), default=None),
-        "slowdowns": _listed(slowdown for slowdown in Slowdown if slowdown in slowdowns),
-        "rejected_batches": sum(bool(batch.rejected) for batch in batches),
-    }
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in map(number, values) if value is not None]
-
-
-def _listed(items: Iterable[object]) -> str:
-    return ", ".join(map(str, items))
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------

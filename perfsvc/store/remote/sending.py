@@ -11,14 +11,13 @@ from perfsvc.errors import UsageError
 from perfsvc.model import (
     Batch,
     Case,
-    Conditions,
     Estimate,
     Measurement,
-    Slowdown,
     Work,
 )
 from perfsvc.store.cases import CASE_COLUMNS, case_of
 from perfsvc.store.devices import DeviceStore
+from perfsvc.store.measurements.batches import DAMAGED, unpack_batches
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
 from perfsvc.store.runs import ENDED, RunStore
 from perfsvc.store.schema.column_types import copying
@@ -30,7 +29,6 @@ from perfsvc.store.schema.tables import (
     Devices,
     Environments,
     GpuPeaks,
-    MeasurementBatches,
     Measurements,
     Metrics,
     Runs,
@@ -136,22 +134,20 @@ def _measurements(connection: Connection, run: int, ids: Sequence[int]) -> list[
     )
     rows = connection.execute(query).all()
     former = _former_names(connection, {row.lineage_id for row in rows})
-    batches = _batches(connection, ids)
     metrics: dict[int, dict[str, float]] = defaultdict(dict)
     values = select(Metrics).where(Metrics.measurement_id.in_(ids), Metrics.value.is_not(None))
     for metric in connection.execute(values):
         metrics[metric.measurement_id][metric.name] = metric.value
-    return [_sent(run, row, former, batches[row.id], metrics[row.id]) for row in rows]
+    return [_sent(run, row, former, metrics[row.id]) for row in rows]
 
 
 def _sent(
     run: int,
     row: Any,
     former: Mapping[int, tuple[str, ...]],
-    batches: Sequence[Any],
     metrics: Mapping[str, float],
 ) -> SentMeasurement:
-    """Return a measurement from its row, the former names of its lineage, and the rows of its batches and metrics."""
+    """Return a measurement from its row, the former names of its lineage, and its metrics."""
     if row.samples is None and row.sample_count:
         raise UsageError(
             f"the samples of run {run} were removed", cure="send runs before perfsvc db prune removes them"
@@ -173,7 +169,7 @@ def _sent(
         mean_error=row.mean_error,
         metrics=dict(metrics),
         stopped=row.stopped,
-        batches=_with_samples(batches, samples_s),
+        batches=_batches(row.batches, samples_s),
         warmup=row.warmup or 0,
         note=row.note,
         wall_s=row.wall_s,
@@ -202,39 +198,12 @@ def _former_names(connection: Connection, lineages: set[int]) -> dict[int, tuple
     return names
 
 
-def _batches(connection: Connection, ids: Sequence[int]) -> dict[int, list[Any]]:
-    """Return the rows of the batches of measurements, in the order of measuring."""
-    batches: dict[int, list[Any]] = defaultdict(list)
-    query = select(MeasurementBatches.__table__).where(MeasurementBatches.measurement_id.in_(ids))
-    for row in connection.execute(query.order_by(MeasurementBatches.measurement_id, MeasurementBatches.number)):
-        batches[row.measurement_id].append(row)
-    return batches
-
-
-def _with_samples(rows: Sequence[Any], samples_s: tuple[float, ...]) -> tuple[Batch, ...]:
-    """Return batches; an accepted batch gets its share of the samples of its measurement."""
-    batches, start = [], 0
-    for row in rows:
-        if row.rejected:
-            own = _short(row.samples)
-        else:
-            own, start = samples_s[start : start + row.sample_count], start + row.sample_count
-        conditions = Conditions(
-            row.sm_clock_hz,
-            row.memory_clock_hz,
-            row.temperature_c,
-            row.power_w,
-            tuple(Slowdown(text) for text in _items(row.slowdowns)),
-            row.ecc_errors,
-            tuple(int(text) for text in _items(row.xids)),
-            tuple(int(text) for text in _items(row.others)),
-        )
-        batches.append(Batch(own, row.blocked, row.kept_ahead, row.busy_s, row.rejected, conditions))
-    return tuple(batches)
-
-
-def _items(text: str) -> list[str]:
-    return text.split(", ") if text else []
+def _batches(blob: bytes | None, samples_s: tuple[float, ...]) -> tuple[Batch, ...]:
+    """Return the batches of a measurement; an accepted batch gets its share of the samples."""
+    try:
+        return unpack_batches(blob, samples_s)
+    except DAMAGED as error:
+        raise damaged("a blob of batches") from error
 
 
 def _short(blob: bytes | None) -> tuple[float, ...]:

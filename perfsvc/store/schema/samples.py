@@ -23,7 +23,7 @@ def unpack(blob: bytes) -> tuple[float, ...]:
 
 def unpack_array(blob: bytes) -> NDArray[np.float32]:
     """Return the samples of a blob as an array, shape (samples,); raises what ``unpack`` raises."""
-    return np.frombuffer(_content(blob), _DTYPE)
+    return np.frombuffer(decompressed(blob), _DTYPE)
 
 
 def unpack_together(blobs: Sequence[bytes]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -31,14 +31,15 @@ def unpack_together(blobs: Sequence[bytes]) -> tuple[NDArray[np.float32], NDArra
 
     This is faster than unpacking one by one.
     """
-    contents = [_content(blob) for blob in blobs]
+    contents = [decompressed(blob) for blob in blobs]
     sizes = np.array(list(map(len, contents)), np.int64)
     if (sizes % _DTYPE.itemsize).any():
         raise ValueError("a blob holds a part of a sample")
     return np.frombuffer(b"".join(contents), _DTYPE), sizes // _DTYPE.itemsize
 
 
-def _content(blob: bytes) -> bytes:
+def decompressed(blob: bytes) -> bytes:
+    """Return the content of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
     stream = zlib.decompressobj()
     content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
     if not stream.eof:

@@ -193,9 +193,11 @@ class PythonCodes(Base):
 class Measurements(Base):
     """A case on a device in one replica: its samples and their summary, or why there are none.
 
-    ``samples`` holds the seconds of each sample as a blob (``perfsvc.store.measurements``); the summary is computed
-    from the unrounded times. Values that an earlier schema revision did not store are NULL. The device has no index of
-    its own: SQLite would prefer it to the index of a case, and one GPU has measured everything.
+    ``samples`` holds the seconds of each sample as a blob (``perfsvc.store.measurements``), and ``batches`` the batches
+    (``perfsvc.store.measurements.batches``). The summary is computed from the unrounded times. ``slowdowns``, ``xids``
+    and ``others`` are lists, separated by a comma and a space. Values that an earlier schema revision did not store are
+    NULL. The device has no index of its own: SQLite would prefer it to the index of a case, and one GPU has measured
+    everything.
     """
 
     __tablename__ = "measurements"
@@ -220,9 +222,7 @@ class Measurements(Base):
     status: ColumnElement[Status]
     reason: ColumnElement[str]
     cure: ColumnElement[str]
-    samples: ColumnElement[bytes | None]
     sample_count: ColumnElement[int]
-    place_medians: ColumnElement[bytes | None]
     median_s: ColumnElement[float | None]
     low_s: ColumnElement[float | None]
     high_s: ColumnElement[float | None]
@@ -246,36 +246,15 @@ class Measurements(Base):
     power_w: ColumnElement[float | None]
     slowdowns: ColumnElement[str | None]
     rejected_batches: ColumnElement[int] = column(server_default="0")
+    ecc_errors: ColumnElement[int] = column(server_default="0")
+    xids: ColumnElement[str] = column(server_default="")
+    others: ColumnElement[str] = column(server_default="")
     variant_index: ColumnElement[int | None]
     relative_to: ColumnElement[str] = column(server_default="")
-
-
-class MeasurementBatches(Base):
-    """A batch of a measurement, numbered in the order of measuring, and the conditions of the GPU during it.
-
-    ``samples`` holds the samples of a rejected batch; accepted samples are in the measurement, batch after batch.
-    ``slowdowns``, ``xids`` and ``others`` are lists, separated by a comma and a space.
-    """
-
-    __tablename__ = "batches"
-    __table_args__ = (BY_KEY,)
-
-    measurement_id: ColumnElement[int] = column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
-    number: ColumnElement[int] = column(primary_key=True)
-    blocked: ColumnElement[bool]
-    kept_ahead: ColumnElement[bool | None]
-    busy_s: ColumnElement[float]
-    rejected: ColumnElement[str]
-    sample_count: ColumnElement[int]
+    # The blobs are last: SQLite reads a row up to the last column that a query wants.
     samples: ColumnElement[bytes | None]
-    sm_clock_hz: ColumnElement[float | None]
-    memory_clock_hz: ColumnElement[float | None]
-    temperature_c: ColumnElement[float | None]
-    power_w: ColumnElement[float | None]
-    slowdowns: ColumnElement[str]
-    ecc_errors: ColumnElement[int]
-    xids: ColumnElement[str]
-    others: ColumnElement[str]
+    place_medians: ColumnElement[bytes | None]
+    batches: ColumnElement[bytes | None]
 
 
 class Metrics(Base):

@@ -18,7 +18,7 @@ from perfsvc.store import Store
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL
 from perfsvc.store.schema.judging_tables import Verdicts
-from perfsvc.store.schema.tables import MeasurementBatches, Measurements, Metrics, NoiseOfCases, Peaks, Runs
+from perfsvc.store.schema.tables import Measurements, Metrics, NoiseOfCases, Peaks, Runs
 
 VARIANTS = 100
 """How many cases a benchmark has."""
@@ -124,8 +124,7 @@ def _copy_night(connection: Connection, source: int, run: int) -> None:
     _copy(connection, Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at})
     _copy(connection, Measurements, of_source, {"id": Measurements.id + shift, **of_run, **measured})
     ids = select(Measurements.id).where(of_source)
-    for table in (MeasurementBatches, Metrics):
-        _copy(connection, table, table.measurement_id.in_(ids), {"measurement_id": table.measurement_id + shift})
+    _copy(connection, Metrics, Metrics.measurement_id.in_(ids), {"measurement_id": Metrics.measurement_id + shift})
     for table in (NoiseOfCases, Peaks, Verdicts):
         _copy(connection, table, table.run_id == source, of_run)
 

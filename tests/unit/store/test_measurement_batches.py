@@ -1,11 +1,18 @@
 """Each batch of a measurement is stored, rejected ones with their samples."""
 
-from math import nan
+import json
+import zlib
+from dataclasses import replace
+from math import inf, nan
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from perfsvc.model import Batch, Conditions, Slowdown, Status
-from perfsvc.store.schema.samples import unpack
+from perfsvc.model import Batch, CacheState, Conditions, Slowdown, Status
+from perfsvc.store.measurements.batches import DAMAGED, USUAL, pack_batches, unpack_batches
+from perfsvc.store.schema.column_types import report_damaged
 
 CALM = Conditions(sm_clock_hz=1.5e9, memory_clock_hz=2.5e9, temperature_c=40.0, power_w=300.0)
 HOT = Conditions(
@@ -21,13 +28,14 @@ HOT = Conditions(
 
 
 @pytest.fixture
-def rows(story):
-    """Return a function that stores a measurement with batches and returns the rows of the batches."""
+def stored(story):
+    """Return a function that stores a measurement with batches and returns the batches that are read back."""
 
     def put(*batches, **given):
         samples = tuple(second for batch in batches if not batch.rejected for second in batch.samples_s)
         story.put(story.begin(), story.tiled, samples=samples, batches=batches, **given)
-        return story.execute("SELECT * FROM batches ORDER BY measurement_id, number")
+        ((blob,),) = story.execute("SELECT batches FROM measurements")
+        return unpack_batches(blob, samples)
 
     return put
 
@@ -38,36 +46,26 @@ def summary(story):
     return tuple(columns[name][0] for name in names)
 
 
-def test_batches_are_stored_in_order_with_the_conditions_of_the_device(rows):
-    first, second, third = rows(
+def test_batches_are_stored_in_order_with_the_conditions_of_the_device(stored):
+    batches = (
         Batch((1.0, 2.0), blocked=True, kept_ahead=True, busy_s=3.5, conditions=CALM),
         Batch((4.0,), blocked=True, kept_ahead=False, busy_s=4.5, rejected="thermal slowdown", conditions=HOT),
         Batch((0.5,), busy_s=0.75),
+        Batch((), rejected="x"),
     )
-    assert (first.number, second.number, third.number) == (0, 1, 2)
-    assert (first.blocked, first.kept_ahead, first.busy_s, first.sample_count, first.rejected) == (1, 1, 3.5, 2, "")
-    assert (first.sm_clock_hz, first.memory_clock_hz) == (1.5e9, 2.5e9)
-    assert (first.temperature_c, first.power_w) == (40.0, 300.0)
-    assert (first.slowdowns, first.ecc_errors, first.xids, first.others) == ("", 0, "", "")
-    assert (second.kept_ahead, second.busy_s, second.rejected) == (0, 4.5, "thermal slowdown")
-    assert (second.slowdowns, second.ecc_errors, second.xids) == ("thermal slowdown, power cap", 2, "31, 79")
-    assert second.others == "1234"
-    assert (third.blocked, third.kept_ahead, third.sm_clock_hz, third.power_w) == (0, None, None, None)
+    assert stored(*batches) == batches
 
 
-def test_samples_of_a_rejected_batch_are_stored_with_the_batch(story, rows):
-    batches = rows(
-        Batch((1.0, 2.0)), Batch((4.0, 8.0), rejected="another process"), Batch((0.5,)), Batch((), rejected="x")
-    )
-    assert [row.samples and unpack(row.samples) for row in batches] == [None, (4.0, 8.0), None, None]
-    assert [row.sample_count for row in batches] == [2, 2, 1, 0]
+def test_samples_of_a_rejected_batch_are_stored_with_the_batch(story, stored):
+    batches = stored(Batch((1.0, 2.0)), Batch((4.0, 8.0), rejected="another process"), Batch((0.5,)))
+    assert [batch.samples_s for batch in batches] == [(1.0, 2.0), (4.0, 8.0), (0.5,)]
     (level,) = story.store.series.levels(1).values()
     assert [*map(tuple, level.replicas)] == [(1.0, 2.0, 0.5)]
 
 
-def test_the_clock_is_that_of_accepted_batches_and_other_conditions_are_the_worst_of_all(story, rows):
+def test_the_clock_is_that_of_accepted_batches_and_other_conditions_are_the_worst_of_all(story, stored):
     slow = Conditions(sm_clock_hz=1.25e9, power_w=310.0, slowdowns=(Slowdown.POWER_CAP,))
-    rows(
+    stored(
         Batch((1.0,), conditions=CALM),
         Batch((1.0,), conditions=slow),
         Batch((9.0,), rejected="thermal slowdown", conditions=HOT),
@@ -75,22 +73,117 @@ def test_the_clock_is_that_of_accepted_batches_and_other_conditions_are_the_wors
     assert summary(story) == (1.375e9, 90.0, 650.0, "power cap, thermal slowdown", 1)
 
 
-def test_conditions_that_no_batch_reports_are_unknown(story, rows):
-    rows(Batch((1.0,), conditions=Conditions(sm_clock_hz=nan, temperature_c=nan)), Batch((1.0,)))
+def test_conditions_that_no_batch_reports_are_unknown(story, stored):
+    stored(Batch((1.0,), conditions=Conditions(sm_clock_hz=nan, temperature_c=nan)), Batch((1.0,)))
     assert summary(story) == (None, None, None, "", 0)
 
 
-def test_a_measurement_without_batches_has_an_empty_summary(story, rows):
-    assert rows(status=Status.FAILED) == []
+def test_a_measurement_without_batches_has_an_empty_summary(story, stored):
+    assert stored(status=Status.FAILED) == ()
     assert summary(story) == (None, None, None, "", 0)
 
 
-def test_if_all_batches_are_rejected_there_is_no_clock(story, rows):
-    rows(Batch((9.0,), rejected="thermal slowdown", conditions=HOT), status=Status.FAILED)
+def test_if_all_batches_are_rejected_there_is_no_clock(story, stored):
+    stored(Batch((9.0,), rejected="thermal slowdown", conditions=HOT), status=Status.FAILED)
     assert summary(story) == (None, 90.0, 650.0, "power cap, thermal slowdown", 1)
 
 
-def test_batches_are_deleted_with_their_measurement(story, rows):
-    assert len(rows(Batch((1.0,)))) == 1
-    story.execute("DELETE FROM runs")
-    assert story.execute("SELECT * FROM batches") == []
+def test_faults_of_all_batches_are_columns_of_the_measurement(story, stored):
+    again = replace(HOT, ecc_errors=1, xids=(79, 13), others=(1234, 99))
+    stored(Batch((1.0,), conditions=HOT), Batch((1.0,)), Batch((1.0,), conditions=again))
+    found = story.execute("SELECT ecc_errors, xids, others FROM measurements")
+    assert found == [(3, "31, 79, 13", "1234, 99")]
+
+
+def test_batches_are_counted_by_reason_for_cases_with_a_rejected_batch(story, stored):
+    story.put(run := story.begin(), story.naive, samples=(1.0,), batches=(Batch((1.0,)),))
+    rejected = Batch((9.0,), rejected="hot")
+    for replica, batches in enumerate([(Batch((1.0,)),), (rejected, Batch((1.0,)), replace(rejected, rejected="x"))]):
+        story.put(run, story.tiled, replica=replica, samples=(1.0,), batches=batches)
+    counts = story.store.measurements.batch_counts(run)
+    assert counts == {("GPU-1", str(story.tiled), CacheState.COLD): {"": 2, "hot": 1, "x": 1}}
+    assert [*counts.popitem()[1]] == ["", "hot", "x"]
+
+
+@pytest.mark.parametrize("blob", [b"", b"x", zlib.compress(b"[[1,"), zlib.compress(b"[" * 100_000)])
+def test_a_damaged_blob_costs_only_its_own_batches(story, stored, blob, caplog):
+    report_damaged.cache_clear()
+    stored(Batch((9.0,), rejected="hot"), status=Status.FAILED)
+    story.execute("UPDATE measurements SET batches = :blob", blob=blob)
+    assert story.store.measurements.batch_counts(1) == {}
+    assert f"a blob of batches of {story.tiled} is damaged" in caplog.text
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=14) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=20,
+)
+
+
+@given(json_values)
+def test_hostile_content_is_damage_or_batches(content):
+    try:
+        batches = unpack_batches(zlib.compress(json.dumps(content).encode()), (1.0, 2.0))
+    except DAMAGED:
+        return
+    assert pack_batches(batches) is not None or not content
+
+
+readings = st.none() | st.floats(0, 2**40, width=32)
+whole_numbers = st.tuples() | st.tuples(st.integers(0, 2**40))
+conditions = st.builds(
+    Conditions,
+    readings,
+    readings,
+    readings,
+    readings,
+    st.sets(st.sampled_from(Slowdown)).map(tuple),
+    st.integers(0, 2**40),
+    whole_numbers,
+    whole_numbers,
+)
+batches = st.builds(
+    Batch,
+    st.lists(st.floats(2**-60, 2**20, width=32), max_size=5).map(tuple),
+    st.booleans(),
+    st.none() | st.booleans(),
+    st.floats(0, 2**20, width=32),
+    st.sampled_from(["", "thermal slowdown", "in use by 7, 8"]),
+    conditions,
+)
+
+
+@given(st.lists(batches, max_size=5))
+def test_all_batches_are_read_back_with_seven_digits(given_batches):
+    samples = tuple(second for batch in given_batches if not batch.rejected for second in batch.samples_s)
+    found = unpack_batches(pack_batches(given_batches), samples)
+    assert len(found) == len(given_batches)
+    for before, after in zip(given_batches, found, strict=True):
+        assert tuple(map(np.float32, before.samples_s)) == tuple(map(np.float32, after.samples_s))
+        assert after.busy_s == pytest.approx(before.busy_s, rel=1e-6)
+        for name in ("sm_clock_hz", "memory_clock_hz", "temperature_c", "power_w"):
+            value = getattr(before.conditions, name)
+            near = None if value is None else pytest.approx(value, rel=1e-6)
+            assert getattr(after.conditions, name) == near
+        rounded = {name: getattr(after.conditions, name) for name in ("sm_clock_hz", "memory_clock_hz")}
+        rounded |= {name: getattr(after.conditions, name) for name in ("temperature_c", "power_w")}
+        expected = replace(
+            before,
+            samples_s=after.samples_s,
+            busy_s=after.busy_s,
+            conditions=replace(before.conditions, **rounded),
+        )
+        assert after == expected
+
+
+def test_batches_that_are_packed_again_stay_the_same():
+    batch = Batch((1e-6,), busy_s=1 / 3, rejected="hot", conditions=Conditions(1.99373e9 / 7, power_w=inf))
+    blob = pack_batches([batch])
+    assert pack_batches(unpack_batches(blob)) == blob
+
+
+def test_usual_values_at_the_end_of_a_batch_take_no_space():
+    blob = pack_batches([Batch((1.0,), blocked=True, kept_ahead=True, busy_s=0.25), Batch((2.0,), busy_s=0.5)])
+    assert json.loads(zlib.decompress(blob)) == [[1, 0.25], [1, 0.5, None, None, None, None, False, None]]
+    assert len(USUAL) == 13

@@ -12,7 +12,7 @@ from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.tables import Cases
 from perfsvc.store.series import segment_starts
 
-GROWING = ("measurements", "metrics", "batches", "noise", "verdicts")
+GROWING = ("measurements", "metrics", "noise", "verdicts")
 """The tables that grow with every night."""
 
 

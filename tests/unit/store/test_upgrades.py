@@ -35,8 +35,8 @@ from perfsvc.model import (
 )
 from perfsvc.store import RunState, StageState, Store
 from perfsvc.store.keeping import upgrades
+from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.schema.engine import connect, resolve, transaction
-from perfsvc.store.schema.samples import unpack
 
 DUMPS = sorted((Path(__file__).parents[2] / "data" / "schemas").glob("*.sql"))
 CASE = "transpose/shared[n=64]"
@@ -231,10 +231,10 @@ def test_imported_files_are_read(upgraded):
 
 def test_batches_are_read(upgraded):
     with transaction(upgraded.database.engine, writes=False) as connection:
-        rows = connection.exec_driver_sql("SELECT number, rejected, samples, xids FROM batches ORDER BY number").all()
-    found = [(number, rejected, samples and unpack(samples), xids) for number, rejected, samples, xids in rows]
-    kept = [(0, "", None, ""), (1, "thermal slowdown", (0.75, 1.0), "48")]
-    assert found == (kept)
+        rows = connection.exec_driver_sql("SELECT batches, xids FROM measurements WHERE batches IS NOT NULL").all()
+    ((blob, xids),) = rows
+    found = [(batch.rejected, batch.samples_s, batch.conditions.xids) for batch in unpack_batches(blob, (0.5,))]
+    assert (found, xids) == ([("", (0.5,), ()), ("thermal slowdown", (0.75, 1.0), (48,))], "48")
 
 
 def test_verdicts_are_read(upgraded):
