@@ -60,6 +60,13 @@ def test_a_history_is_shown_under_both_names(renamed, name):
     assert [(row["run"], row["case"]) for row in later] == [(3, FIRST)]
 
 
+def test_a_case_may_be_named_by_a_glob_of_its_variant(renamed):
+    workplace, _ = renamed
+    refused = workplace("show", "fir*", "--db", "renamed.db", code=2)
+    assert "write '*/fir*'" in refused.err
+    assert FIRST in workplace("show", "*/fir*", "--db", "renamed.db", code=0).out
+
+
 @pytest.mark.parametrize(("last", "runs", "note"), [(1, [2], True), (2, [1, 2], False), (3, [1, 2], False)])
 def test_a_history_shows_the_newest_runs_and_says_if_there_are_older_ones(renamed, last, runs, note):
     workplace, _ = renamed
