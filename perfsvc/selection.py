@@ -1,8 +1,8 @@
 """Select cases by glob: ``transpose``, ``transpose/tiled*``, ``*/naive[n=4096]``, ``*[n=4*]``.
 
-``*`` stands for any text and ``?`` for one character. A glob without a slash names benchmarks. ``[...]`` holds globs
-for the values of axes; an axis that the brackets do not name may have any value. A case's full id selects only that
-case.
+``*`` stands for any text and ``?`` for one character, within one part of the name: the benchmark, the variant, or a
+value of an axis. A glob without a slash names benchmarks. ``[...]`` holds globs for the values of axes; an axis that
+the brackets do not name may have any value. A case's full id selects only that case.
 """
 
 import re

@@ -112,7 +112,7 @@
       head.append(why);
     }
     line.append(head);
-    if (hasDevices) cell(line, row.device, "GPU", "device-name");
+    if (hasDevices) cell(line, row.device, "device", "device-name");
     cell(line, row.before, "before", "number");
     cell(line, row.after, "after", "number");
     cell(line, percent(row.ratio), "change", "number");
@@ -205,7 +205,7 @@
   const markdownCell = (value) =>
     (value === null ? "" : String(value)).replace(/[\\`*_{}[\]<>&#~@|]/g, (sign) => `&#${sign.charCodeAt(0)};`).replace(/\s+/g, " ");
   const markdown = () => {
-    const heads = ["verdict", "cause", "case", "GPU", "before", "after", "change", "interval", "smallest"];
+    const heads = ["verdict", "cause", "case", "device", "before", "after", "change", "interval", "smallest"];
     const lines = shown.map((row) => [row.outcome, row.cause, row.name, row.device, row.before, row.after, percent(row.ratio), interval(row), row.smallest]);
     return [heads, heads.map(() => "---"), ...lines.map((line) => line.map(markdownCell))].map((line) => `| ${line.join(" | ")} |\n`).join("");
   };

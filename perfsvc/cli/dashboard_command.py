@@ -16,7 +16,7 @@ def command() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default="site", metavar="[DIR]")
 @click.option(
     "--last",
-    type=click.IntRange(min=1),
+    type=options.RUN_COUNT,
     default=400,
     show_default=True,
     metavar="N",

@@ -15,6 +15,9 @@ from perfsvc.installation import data_folder
 LARGEST_THRESHOLD = 10
 """The largest threshold, a tenfold time; anything above is a typing error."""
 
+RUN_COUNT = click.IntRange(1, 999_999_999)
+"""A number of runs to show. A database cannot take a number of any size."""
+
 if TYPE_CHECKING:
     _ToFloat = click.ParamType[float]
 else:

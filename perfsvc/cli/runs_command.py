@@ -26,7 +26,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first.")
+@click.option("--last", type=options.RUN_COUNT, default=20, show_default=True, help="How many, newest first.")
 @options.database
 @options.formats
 def list_(last: int, database: str, output_format: str) -> None:

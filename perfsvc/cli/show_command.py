@@ -8,7 +8,7 @@ from perfsvc.cli import options, output
 @click.command("show")
 @click.argument("case")
 @click.option("--device", metavar="UUID", help="Only this device.")
-@click.option("--last", type=click.IntRange(1), default=60, show_default=True, help="How many runs, the newest.")
+@click.option("--last", type=options.RUN_COUNT, default=60, show_default=True, help="How many runs, the newest.")
 @options.database
 @options.formats
 def command(case: str, device: str | None, last: int, database: str, output_format: str) -> None:
@@ -24,6 +24,8 @@ def command(case: str, device: str | None, last: int, database: str, output_form
         name = case_named(store, case)
         # One run more: the first row needs it for its change, and the user should know if there are older runs.
         found = history(store, name, device, last + 1)
+        has_older = len({row.run for row in found}) > last
+        count = store.series.count_runs(name, device) if has_older else 0
     oldest = min(sorted({row.run for row in found})[-last:])
     rows = [row for row in found if row.run >= oldest]
     if output_format == "json":
@@ -32,5 +34,6 @@ def command(case: str, device: str | None, last: int, database: str, output_form
         output.show_json(plain(rows))
     else:
         output.show(history_table(name, found, oldest=oldest))
-    if len(rows) < len(found):
-        click.echo(f"older runs are left out; --last {2 * last} shows more", err=True)
+    if has_older:
+        shown = "this is only the newest run" if last == 1 else f"these are the newest {last} runs"
+        click.echo(f"{shown} of {count}; --last {count} shows all", err=True)

@@ -38,6 +38,8 @@ def case_named(store: Store, text: str) -> str:
     if not matches:
         near = get_close_matches(text, [*cases, *{case.benchmark for case in cases.values()}], n=3)
         cure = f"did you mean {' or '.join(near)}?" if near else "see what was measured: perfsvc report --summary"
+        if "*" in text and "/" not in text:
+            cure = f"a glob without a slash names benchmarks; for variants, write '*/{text}'"
         raise NotMeasuredError(f"{text} was never measured", cure=cure)
     if len(matches) > 1:
         listed = "".join(f"\n    {name}" for name in matches[:MOST_CANDIDATES])

@@ -158,19 +158,9 @@ class SeriesStore:
             names = select(Cases.id, Cases.name).where(Cases.lineage_id == lineage)
             own_names = {row.id: row.name for row in connection.execute(names)}
             is_case = among(Measurements.case_id, own_names)
-            where = [is_case]
-            if device is not None:
-                where.append(Measurements.device_id.in_(select(Devices.id).where(Devices.uuid == device)))
+            where = [is_case, *_on(device)]
             if last is not None:
-                # The joins leave out what the next queries cannot show: rows whose device or run is damaged.
-                newest = (
-                    select(Measurements.run_id)
-                    .join(Devices, Devices.id == Measurements.device_id)
-                    .join(Runs, Runs.id == Measurements.run_id)
-                    .where(*where)
-                    .distinct()
-                    .order_by(Measurements.run_id.desc())
-                )
+                newest = _runs_with(*where).order_by(Measurements.run_id.desc())
                 where.append(among(Measurements.run_id, connection.scalars(newest.limit(last)).all()))
             # What only depends on the run is read once a run: a case has thousands of measurements.
             rows = list(map(_Replica._make, connection.execute(query.where(*where)).all()))
@@ -193,6 +183,14 @@ class SeriesStore:
             )
             if run in runs  # another process may have deleted the run since the first query
         ]
+
+    def count_runs(self, case_id: str, device: str | None = None) -> int:
+        """Return how many runs ``case_history`` returns without ``last``; raises ``NotMeasuredError`` as it does."""
+        with self._database.reading() as connection:
+            names = select(Cases.id).where(Cases.lineage_id == lineage_of(connection, case_id))
+            is_case = among(Measurements.case_id, connection.scalars(names).all())
+            runs = _runs_with(is_case, *_on(device)).subquery()
+            return connection.scalar(select(func.count()).select_from(runs)) or 0
 
     def newest_histories(
         self, runs: Collection[int], most: int, *, errors: bool = False
@@ -345,6 +343,17 @@ def _case_in_run(
         metrics={metric: tuple(values) for metric, values in metrics.items()},
         excluded=reason_of_exclusion(excluded, run.id, first.case),
     )
+
+
+def _on(device: str | None) -> list[ColumnElement[bool]]:
+    """Return the condition for measurements on a device, by its UUID; none for all devices."""
+    return [] if device is None else [Measurements.device_id.in_(select(Devices.id).where(Devices.uuid == device))]
+
+
+def _runs_with(*where: ColumnElement[bool]) -> Any:
+    """Return the query of the runs that have some measurements, without rows whose device or run is damaged."""
+    on_known_devices = select(Measurements.run_id).join(Devices, Devices.id == Measurements.device_id)
+    return on_known_devices.join(Runs, Runs.id == Measurements.run_id).where(*where).distinct()
 
 
 def _measured(runs: Collection[int], *columns: Any) -> Any:

@@ -14,13 +14,12 @@ import os
 import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from simulated.many import add_night, fill
+from simulated.many import add_night, filled
 from workbench import Claim, finish, table
 
 from perfsvc.build import default_folder
@@ -52,18 +51,16 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PERFSVC_CACHE"] = f"{folder}/cache"
-        path = options.database or Path(folder) / "perfsvc.db"
-        exists = path.exists()
-        with Store.open(path) as store, collecting_rarely():
-            if not exists:
-                fill(store, options.cases, options.nights)
-            rows, claims = [], []
-            if options.site:  # first: the limits of a server's clients start a thread, and then no process is forked
-                rows, claims = whole_sites(store, Path(folder) / "site")
-            more, further = single_pages(store, options.repeats)
-            rows, claims = rows + more, claims + further
+    with (
+        collecting_rarely(),
+        filled(options.database, options.cases, options.nights) as (path, folder),
+        Store.open(path) as store,
+    ):
+        rows, claims = [], []
+        if options.site:  # first: the limits of a server's clients start a thread, and then no process is forked
+            rows, claims = whole_sites(store, folder / "site")
+        more, further = single_pages(store, options.repeats)
+        rows, claims = rows + more, claims + further
     print(table(["what", "wall, s", "processor, s", "MB"], rows))
     return finish(claims, options.json, rows=rows)
 

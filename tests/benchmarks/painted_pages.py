@@ -10,18 +10,16 @@ let nothing else run.
 """
 
 import argparse
-import os
 import shutil
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from comparison_page import CHANGE
 from page_speed import change
 from server_load import served
-from simulated.many import fill
+from simulated.many import filled
 from workbench import Claim, finish, table
 
 from perfsvc.report.pages.site import comparison_page, series_page
@@ -55,15 +53,12 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["PERFSVC_CACHE"] = f"{folder}/cache"
-        path = options.database or Path(folder) / "perfsvc.db"
-        exists = path.exists()
-        with Store.open(path) as store:
-            if not exists:
-                fill(store, options.cases, options.nights)
-            with served(str(path), Path(folder)) as (_, address):
-                rows, claims = visits(store, address, options.repeats)
+    with (
+        filled(options.database, options.cases, options.nights) as (path, folder),
+        Store.open(path) as store,
+        served(str(path), folder) as (_, address),
+    ):
+        rows, claims = visits(store, address, options.repeats)
     print(table(("page", "anew, ms", "again, ms", "MB"), rows))
     return finish(claims, options.json, rows=rows)
 

@@ -167,11 +167,18 @@ def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
 
 @pytest.mark.parametrize(
     "command",
-    [("report", "{0}"), ("report", "latest~{0}"), ("runs", "--last", "{0}"), ("findings", "show", "{0}")],
+    [("report", "{0}"), ("report", "latest~{0}"), ("findings", "show", "{0}")],
 )
 def test_a_number_that_no_database_holds_is_refused(perfsvc, database, command):
     ended = perfsvc(*(word.format(10**20) for word in command), code=2)
     assert ended.err == ("error: a number is too large for the database\n  cure: give one of at most 9 digits\n")
+
+
+@pytest.mark.parametrize("command", [("runs",), ("show", "scale"), ("dashboard", "build")])
+def test_a_last_that_no_database_holds_is_refused_by_its_name(perfsvc, command):
+    ended = perfsvc(*command, "--last", str(10**30), code=2)
+    assert "'--last'" in ended.err
+    assert "999999999" in ended.err
 
 
 def _truncated(file):

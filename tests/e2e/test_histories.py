@@ -60,12 +60,19 @@ def test_a_history_is_shown_under_both_names(renamed, name):
     assert [(row["run"], row["case"]) for row in later] == [(3, FIRST)]
 
 
+def test_a_case_may_be_named_by_a_glob_of_its_variant(renamed):
+    workplace, _ = renamed
+    refused = workplace("show", "fir*", "--db", "renamed.db", code=2)
+    assert "write '*/fir*'" in refused.err
+    assert FIRST in workplace("show", "*/fir*", "--db", "renamed.db", code=0).out
+
+
 @pytest.mark.parametrize(("last", "runs", "note"), [(1, [2], True), (2, [1, 2], False), (3, [1, 2], False)])
 def test_a_history_shows_the_newest_runs_and_says_if_there_are_older_ones(renamed, last, runs, note):
     workplace, _ = renamed
     ended = workplace("show", FIRST, "--db", "renamed.db", "--last", str(last), "--format", "json", code=0)
     assert [row["run"] for row in ended.json] == runs
-    assert ended.err == (f"older runs are left out; --last {2 * last} shows more\n" if note else "")
+    assert ended.err == ("this is only the newest run of 2; --last 2 shows all\n" if note else "")
     shown = workplace("show", FIRST, "--db", "renamed.db", "--last", str(last), code=0)
     assert shown.err == ended.err
     rows = [line.split() for line in shown.out.splitlines() if line.startswith("✓")]

@@ -55,6 +55,22 @@ def test_exclude_comes_after_select():
     assert ids("transpose", exclude=("*/tiled*", "*[n=1024]", "*[dtype=f64]")) == ["transpose/naive[n=4096,dtype=f32]"]
 
 
+@pytest.mark.parametrize("glob", ["transpose/*4096]", "transpose/*[n=4096", "*[n=4096]*"])
+def test_a_glob_with_half_a_bracket_is_refused(glob):
+    with pytest.raises(UsageError, match="can match no case"):
+        ids(glob)
+
+
+@pytest.mark.parametrize("glob", ["*f32", "transpose/*f32*", "transpose/*n=4096*", "*naive"])
+def test_a_star_stays_within_its_part_of_the_name(glob):
+    with pytest.raises(UsageError, match="selects no case"):
+        ids(glob)
+
+
+def test_the_full_name_of_each_case_selects_the_case():
+    assert [ids(case.id) for case in CASES] == [[case.id] for case in CASES]
+
+
 def test_brackets_are_no_character_class():
     with pytest.raises(UsageError, match="can match no case"):
         ids("transpos[a-z]")

@@ -409,7 +409,7 @@ class Views:
 _RUN = Markup('<td class="number">{}</td><td>{}<span class="wide">{}</span></td><td class="wide"><code>{}</code></td>')
 _LISTED = (
     '<tr>\n    <th scope="row"><a href="%s">%s</a></th>\n'
-    '    <td class="wide device-name" data-name="GPU">%s <small>%s</small></td>\n'
+    '    <td class="wide device-name" data-name="device">%s <small>%s</small></td>\n'
     '    <td class="number" data-name="newest">%s</td>\n'
     '    <td class="number" data-name="change">%s</td>\n'
     '    <td data-name="verdict">%s</td>\n'

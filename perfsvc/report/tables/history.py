@@ -1,10 +1,11 @@
 """The table of a case's history."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from perfsvc import units
@@ -58,7 +59,7 @@ def _history(name: str, metric: str, rows: Sequence[HistoryRow], oldest: int) ->
     levels = [row.median_s if metric == TIME else row.metrics.get(metric) for row in rows]
     heading = Text.assemble((shown, "bold"), f" on {newest.device_model}", (f"  {newest.device}", "dim"))
     judged = [(row.run, level) for row, level in zip(rows, levels, strict=True) if not row.excluded]
-    line = Text(sparkline([level for run, level in judged if run >= oldest]), "cyan", overflow="fold")
+    chart = _Chart([level for run, level in judged if run >= oldest])
     changes = iter(_changes([level for _, level in judged]))
     table = grid()
     table.add_column("")
@@ -84,7 +85,21 @@ def _history(name: str, metric: str, rows: Sequence[HistoryRow], oldest: int) ->
             Text(change),
             style=EXCLUDED if row.excluded else "",
         )
-    return [heading, line, table, Text()]
+    return [heading, chart, table, Text()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chart:
+    """A sparkline on one line. If it has no room for all values, it shows the newest, and a line below says so."""
+
+    values: Sequence[float | None]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the line, and the note if values are left out."""
+        shown = self.values[-options.max_width :]
+        yield Text(sparkline(shown), "cyan")
+        if len(shown) < len(self.values):
+            yield Text(f"chart: the newest {len(shown)} of {len(self.values)} runs", "dim")
 
 
 def _notes(rows: Sequence[HistoryRow]) -> list[RenderableType]:

@@ -1,6 +1,11 @@
 """Fill a SQLite database with many cases and nights: the first night through the store, the others as copies in SQL."""
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 
@@ -34,6 +39,26 @@ REPLICAS, SAMPLES, KEPT_NIGHTS = 3, 100, 90
 """What a nightly run measures, and how many of the newest nights keep their samples."""
 
 BEGAN = datetime(2025, 1, 1, 2, tzinfo=UTC)
+
+
+@contextmanager
+def filled(database: Path | None, cases: int, nights: int) -> Iterator[tuple[Path, Path]]:
+    """Fill a database with nights, unless its file exists, and keep perfsvc's cache in a temporary folder.
+
+    Args:
+        database: the file; None for one in the temporary folder.
+        cases: how many cases ``fill`` makes.
+        nights: how many nights.
+
+    Yields the file and the temporary folder, which is removed afterwards.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PERFSVC_CACHE"] = f"{folder}/cache"
+        path = database or Path(folder) / "perfsvc.db"
+        if not path.exists():
+            with Store.open(path) as store:
+                fill(store, cases, nights)
+        yield path, Path(folder)
 
 
 def fill(store: Store, cases: int, nights: int) -> None:

@@ -313,6 +313,13 @@ def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
         assert part in text
 
 
+def test_a_sparkline_without_room_for_all_runs_shows_the_newest() -> None:
+    rows = [history(run, 2e-5 if run == 250 else 1e-5) for run in range(1, 251)]
+    lines = [line.rstrip() for line in show(history_table(CASE.id, rows), width=100).splitlines()]
+    assert lines[1:3] == [99 * "▁" + "█", "chart: the newest 100 of 250 runs"]
+    assert "chart:" not in show(history_table(CASE.id, rows[:100]), width=100)
+
+
 def test_each_device_has_its_own_history() -> None:
     text = show(history_table(CASE.id, [history(1, 1e-5), replace(history(1, 2e-5), device="GPU-2")]))
     assert text.count(CASE.id) == 2

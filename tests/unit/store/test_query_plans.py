@@ -65,6 +65,7 @@ NIGHTLY = {
     "rows of a run": lambda story, run, _series: story.store.measurements.columns([run]),
     "history of a case": lambda story, _run, _series: story.store.series.case_history(story.tiled.id),
     "newest history of a case": lambda story, _run, _series: story.store.series.case_history(story.tiled.id, last=2),
+    "number of runs of a case": lambda story, _run, _series: story.store.series.count_runs(story.tiled.id),
     "neighbours of a run": lambda story, run, _series: story.store.runs.neighbours(run, None),
     "newest run": lambda story, _run, _series: story.store.runs.newest(1),
 }

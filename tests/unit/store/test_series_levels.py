@@ -229,6 +229,8 @@ def test_a_case_history_may_be_that_of_the_newest_runs(story):
     assert [runs(last) for last in (1, 2, 3)] == [[third], [second, third], [first, second, third]]
     assert runs(4) == runs(3)
     assert runs(1, "GPU-2") == [first]
+    counts = [story.store.series.count_runs(story.tiled.id, device) for device in (None, "GPU-2", "GPU-3")]
+    assert counts == [3, 1, 0]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL keeps such rows out
@@ -247,6 +249,7 @@ def test_newest_runs_are_not_crowded_out_by_damaged_rows(story, damage):
             raw.execute(damage, {"run": damaged})
     rows = story.store.series.case_history(story.tiled.id, last=2)
     assert [row.run for row in rows] == [first, second]
+    assert story.store.series.count_runs(story.tiled.id) == 2
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL keeps such rows out
