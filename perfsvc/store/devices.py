@@ -24,9 +24,10 @@ from perfsvc.model import (
 from perfsvc.store.cases import device_ids, judged, namesakes_of
 from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
-from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, equally_long, joined
 from perfsvc.store.schema.shared_reading import Columns, read_columns
 from perfsvc.store.schema.tables import (
     Cases,
@@ -44,6 +45,14 @@ CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
+
+
+class _EnvironmentsById(dict[int, Environment]):
+    """Environments by id. What the id of a damaged measurement names is unknown, which is reported."""
+
+    def __missing__(self, number: int) -> Environment:
+        report_damaged(f"the environment {number} of a row")
+        return Environment("")
 
 
 class DeviceStore:
@@ -67,7 +76,7 @@ class DeviceStore:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
         with self._database.reading() as connection:
             rows = connection.execute(select(Environments.id, *ENVIRONMENT))
-            return {row.id: environment_of(row) for row in rows}
+            return _EnvironmentsById({row.id: environment_of(row) for row in rows})
 
     def environments_in(self, runs: Collection[int]) -> dict[tuple[int, str], Environment]:
         """Return the environment of each device in each of some runs, by run and UUID.
@@ -265,6 +274,9 @@ class DeviceStore:
         conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
         rows = zip(*(column.tolist() for column in joined(summaries)), strict=True)
         for run, device, measured, failed, rejected, *worst in rows:
+            if device not in devices:
+                report_damaged(f"the device {device} of a row")
+                continue
             of_device = batches[run, device]
             sm_clock_hz, temperature_c, power_w = (None if isnan(value) else value for value in worst)
             conditions[run].append(
@@ -384,7 +396,7 @@ def _summaries(database: Database) -> Reading:
             columns = read_columns(connection, query(runs), "iiiiifff")
         return by_run(columns, columns[0])
 
-    return Reading("conditions", (query([0]),), {1: Devices}, read)
+    return Reading("conditions", (query([0]),), {1: Devices}, lambda columns: equally_long(columns, 8), read)
 
 
 def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuState, dict[str, float]]:

@@ -17,7 +17,7 @@ from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
 from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, equally_long, joined
 from perfsvc.store.schema.newest_rows import newest_rows, places
 from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, numbers, read_columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics
@@ -85,7 +85,16 @@ def _reading(database: Database) -> Reading:
     """Return how the measurements and the named metrics of runs are read: the columns of both, one after the other."""
     queries = (_rows_of(Measurements.run_id.in_([0]), errors=True), _named_metrics())
     ids = {2: Cases, 3: Devices, 6: Environments}
-    return Reading("histories", queries, ids, partial(_read_runs, database))
+    return Reading("histories", queries, ids, _is_whole, partial(_read_runs, database))
+
+
+def _is_whole(columns: Columns) -> bool:
+    """Return whether columns from a file are those of ``_read_runs``, none of them too short."""
+    *named, text = columns[_WIDTH:]
+    names = json.loads(text.tobytes())
+    codes = named[1]
+    is_named = equally_long(named, 3) or not any(map(len, named))
+    return equally_long(columns[:_WIDTH], _WIDTH) and is_named and not (codes >= len(names)).any()
 
 
 def _read_runs(database: Database, runs: Sequence[int]) -> dict[int, Columns]:
@@ -155,7 +164,8 @@ def _split_by_series(
     result: dict[Series, SeriesHistory] = {}
     for (group, metric), history in sorted(found.items(), key=lambda item: rows.order[item[0][0]]):
         lineage, own, device, state = (int(column[rows.first_of_group[group]]) for column in rows.identity)
-        result[names.series(lineage, own, device, metric, _STATES[state])] = history
+        if series := names.series(lineage, own, device, metric, _STATES[state]):
+            result[series] = history
     return result
 
 
@@ -191,7 +201,8 @@ def measured(connection: Connection, run: int) -> set[Series]:
         own = case if former and len(names_of_lineage[lineage]) > 1 else 0
         of_cell = [TIME] if times or not all_ok else []
         of_cell += metrics[case, device, cache] if all_ok else []
-        found |= {names.series(lineage, own, device, metric, cache) for metric in of_cell}
+        series = (names.series(lineage, own, device, metric, cache) for metric in of_cell)
+        found |= {each for each in series if each is not None}
     return found
 
 

@@ -140,9 +140,9 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
 
 
 def unreadable_rows(database: Database) -> dict[str, int]:
-    """Return how many rows of each table would stop a command; a table without such rows is absent.
+    """Return how many rows of each table perfsvc cannot use; a table without such rows is absent.
 
-    perfsvc has no safe value for a damaged word in these rows.
+    perfsvc has no safe value for a damaged word in these rows, or they belong to a row that does not exist.
     """
     with database.reading() as connection:
         counts = {
@@ -163,13 +163,21 @@ def remove_unreadable(database: Database) -> dict[str, int]:
 
 
 def _unreadable() -> Iterator[tuple[Any, ColumnElement[bool]]]:
-    """Yield each table with a needed word, and the condition that a word in a row is damaged."""
+    """Yield each table with rows that nothing can stand for, and the condition that a row is such a row.
+
+    A word that is needed is damaged in the row, or the row is a part of a row that does not exist. Parts are rows of
+    tables that SQLite stores in the order of their primary key, whose first column names the whole.
+    """
     for table in metadata().sorted_tables:
         damaged = [
             type_coerce(column, String).not_in(kind.words)
             for column in table.columns
             if isinstance(kind := column.type, Word) and kind.needed
         ]
+        if table.dialect_options["sqlite"]["with_rowid"] is False:
+            part = next(iter(table.primary_key))
+            (key,) = part.foreign_keys
+            damaged.append(part.not_in(select(key.column)))
         if damaged:
             yield table, or_(*damaged)
 

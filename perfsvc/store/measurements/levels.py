@@ -19,7 +19,7 @@ from perfsvc.store.histories import changes
 from perfsvc.store.measurements import DAMAGED
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database
-from perfsvc.store.schema.kept_columns import Reading, columns_by_run
+from perfsvc.store.schema.kept_columns import Reading, columns_by_run, equally_long
 from perfsvc.store.schema.samples import unpack_array, unpack_together
 from perfsvc.store.schema.shared_reading import Columns, numbers
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics
@@ -56,6 +56,7 @@ def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelCol
         "levels",
         (_rows_of(), _named_metrics(None)),
         {0: Cases, 1: Devices},
+        _is_whole,
         partial(_read_runs, database),
         _SAMPLES,
         lambda columns: bool(_StoredLevels(*columns).damaged.size),
@@ -79,6 +80,21 @@ def levels_in(
     """
     stored = _read(connection, run, where, metrics)
     return LevelColumns.of({}) if stored is None else stored.levels(connection, {})
+
+
+def _is_whole(columns: Columns) -> bool:
+    """Return whether columns from a file are the fields of a ``_StoredLevels``, none of them too short."""
+    stored = _StoredLevels(*columns)
+    text = json.loads(stored.text.tobytes())
+    return (
+        equally_long(columns[:3], 3)
+        and len(stored.groups) == len(stored.metrics) == len(stored.sizes) >= len(text["bad"])
+        and not (stored.groups >= len(stored.cases)).any()
+        and not (stored.metrics >= len(text["metrics"])).any()
+        and stored.sizes.sum() == len(stored.lengths)
+        and stored.lengths.sum() == len(stored.times) + len(stored.others)
+        and "run" in text
+    )
 
 
 def _read_runs(database: Database, runs: Sequence[int]) -> dict[int, Columns]:
@@ -168,7 +184,16 @@ class _StoredLevels:
         rows = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
         devices = {number: (uuid, model) for number, uuid, model in rows}
         keys = zip(self.cases.tolist(), self.devices.tolist(), self.states.tolist(), strict=True)
-        groups = [(cases.get(case, _UNNAMED), *devices[device], _STATES[state]) for case, device, state in keys]
+        if not devices.keys() >= set(self.devices.tolist()):
+            report_damaged("the device of a row of measurements")
+        groups = [
+            (
+                cases.get(case, _UNNAMED) if device in devices else _UNNAMED,
+                *devices.get(device, ("", "")),
+                _STATES[state],
+            )
+            for case, device, state in keys
+        ]
         series = []
         for group, metric in zip(self.groups.tolist(), self.metrics.tolist(), strict=True):
             case, uuid, model, state = groups[group]

@@ -15,7 +15,7 @@ from perfsvc.store.histories import changes, of_stored_cases, read_lineages
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, equally_long, joined
 from perfsvc.store.schema.shared_reading import Columns, read_columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
 
@@ -50,6 +50,12 @@ def load_quantities(
     return {series: quantities for series, quantities in found.items() if series.case in wanted}
 
 
+_KINDS = "iiiiifffiii"
+"""The columns of ``_query``, as ``read_columns`` takes them."""
+
+_WIDTH = len(_KINDS)
+
+
 def _reading(database: Database) -> Reading:
     """Return how the quantities of runs are read."""
 
@@ -57,7 +63,8 @@ def _reading(database: Database) -> Reading:
         columns = joined(read_together(database, [_query(part) for part in shares(runs)], _read))
         return by_run(columns, columns[0])
 
-    return Reading("quantities", (_query([0]),), {1: Cases, 2: Devices, 4: Environments}, read)
+    ids = {1: Cases, 2: Devices, 4: Environments}
+    return Reading("quantities", (_query([0]),), ids, lambda columns: equally_long(columns, _WIDTH), read)
 
 
 def _query(runs: Collection[int]) -> Select[Any]:
@@ -84,7 +91,7 @@ def _query(runs: Collection[int]) -> Select[Any]:
 
 
 def _read(connection: Connection, query: Select[Any]) -> Columns:
-    return read_columns(connection, query, "iiiiifffiii")
+    return read_columns(connection, query, _KINDS)
 
 
 def _by_series(connection: Connection, columns: Columns, names: PresentNames) -> dict[Series, CaseQuantities]:
@@ -102,9 +109,10 @@ def _by_series(connection: Connection, columns: Columns, names: PresentNames) ->
     for begin, end in pairwise([*begins.tolist(), run.size]):
         series = names.series(int(lineages[begin]), int(own[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
         at = slice(begin, end)
-        quantities[series] = CaseQuantities(
-            run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
-        )
+        if series:
+            quantities[series] = CaseQuantities(
+                run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
+            )
     return quantities
 
 
@@ -129,7 +137,7 @@ def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices:
     targets = dict(connection.execute(select(Devices.id, Devices.target)).all())
     toolkits = dict(connection.execute(select(Environments.id, Environments.toolkit)).all())
     for row in np.flatnonzero(np.isin(run, list(commits))).tolist():
-        target, toolkit = targets[int(devices[row])], toolkits[int(environments[row])]
+        target, toolkit = targets.get(int(devices[row]), ""), toolkits.get(int(environments[row]), "")
         known = facts.get((int(lineages[row]), target, commits[int(run[row])], toolkit))
         if known:
             found[row] = known

@@ -72,6 +72,7 @@ class Reading:
         name: names the columns.
         queries: what is read; files that other queries read are not used.
         ids: which columns hold ids, and of which table.
+        is_whole: returns False for columns from a file of which some are missing or too short.
         read: returns the columns of each run, in any order; a run that measured nothing is absent.
         state: a number that a query by ``Measurements.run_id`` computes for each run: files are used only while it is
             the same. None if nothing in perfsvc changes what is read of a stored measurement.
@@ -82,6 +83,7 @@ class Reading:
     name: str
     queries: Sequence[Select[Any]]
     ids: Mapping[int, type[Base]]
+    is_whole: Callable[[Columns], bool]
     read: Callable[[Sequence[int]], Mapping[int, Columns]]
     state: ColumnElement[int] | None = None
     is_damaged: Callable[[Columns], bool] | None = None
@@ -126,6 +128,11 @@ def joined(parts: Sequence[Columns]) -> list[NDArray[Any]]:
         np.concatenate(each, dtype=np.float64 if each[0].dtype.kind == "f" else np.int64)
         for each in zip(*parts, strict=True)
     ]
+
+
+def equally_long(columns: Columns, count: int) -> bool:
+    """Return whether there are so many columns, all of one length that is not zero."""
+    return len(columns) == count and {len(column) for column in columns} == {len(columns[0])} != {0}
 
 
 def by_run(columns: Columns, runs: NDArray[np.int64]) -> dict[int, Columns]:
@@ -249,6 +256,7 @@ class _Files:
 
     path: Path
     identity: str
+    is_whole: Callable[[Columns], bool]
 
     @classmethod
     def of(cls, database: Database, reading: Reading) -> "_Files | None":
@@ -269,7 +277,7 @@ class _Files:
             path = private_folder(default_folder() / FOLDER)
         except (InfrastructureError, OSError):
             return None
-        return cls(path, f"{which} {reading.name} {FORMAT} {__version__} {_digest(reading.queries)}")
+        return cls(path, f"{which} {reading.name} {FORMAT} {__version__} {_digest(reading.queries)}", reading.is_whole)
 
     def load(self, keys: Mapping[int, str], names: _Names) -> dict[int, Columns]:
         """Return the columns of the runs whose file was written when they had these keys, and their ids these names."""
@@ -279,7 +287,7 @@ class _Files:
                 with contextlib.suppress(OSError):
                     descriptor = folder.open_file(self._name(run), os.O_RDONLY)
                     with os.fdopen(descriptor, "rb") as file:
-                        columns = _decoded(file.read(), key, names)
+                        columns = _decoded(file.read(), key, names, self.is_whole)
                         if columns is not None:
                             found[run] = columns
                             os.utime(descriptor)  # the files that were not used for longest are removed first
@@ -326,8 +334,11 @@ def _encoded(columns: Columns, key: str, names: _Names) -> bytes:
     return _HEAD.pack(zlib.crc32(content, zlib.crc32(length)), len(header)) + content
 
 
-def _decoded(content: bytes, key: str, names: _Names) -> Columns | None:
-    """Return the columns of a file; None if it is damaged, or was written for another key or for other names."""
+def _decoded(content: bytes, key: str, names: _Names, is_whole: Callable[[Columns], bool]) -> Columns | None:
+    """Return the columns of a file; None if it is damaged, or was written for another key or for other names.
+
+    The checksum of a damaged file may be right, because another program wrote the file.
+    """
     if len(content) < _HEAD.size:
         return None
     checksum, length = _HEAD.unpack_from(content)
@@ -337,8 +348,9 @@ def _decoded(content: bytes, key: str, names: _Names) -> Columns | None:
         header = json.loads(content[_HEAD.size : _HEAD.size + length])
         if header["key"] != key or header["names"] != names.of(header["newest"]):
             return None
-        return _columns(content, _HEAD.size + length, header["columns"])
-    except (KeyError, TypeError, ValueError, RecursionError):  # the checksum is right, so another program wrote this
+        columns = _columns(content, _HEAD.size + length, header["columns"])
+        return columns if is_whole(columns) else None
+    except (LookupError, TypeError, ValueError, RecursionError):
         return None
 
 

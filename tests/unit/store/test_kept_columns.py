@@ -325,6 +325,24 @@ def test_a_run_that_changes_while_it_is_read_is_not_kept(story, store, monkeypat
     assert is_fresh(store)
 
 
+@on_sqlite
+@pytest.mark.parametrize("change", ["missing", "none", "short", "empty"])
+def test_a_file_without_all_its_columns_is_read_anew(story, store, cache, change, monkeypatch):
+    measured(story)
+    changes = {
+        "missing": lambda columns: columns[:-1],
+        "none": lambda _: [],
+        "short": lambda columns: [columns[0][:-1], *columns[1:]],
+        "empty": lambda columns: [column[:0] for column in columns],
+    }
+    original = kept_columns._columns
+    everything(store)
+    assert list(cache.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_columns, "_columns", lambda *given: changes[change](original(*given)))
+        assert is_fresh(store)
+
+
 DAMAGE = {
     "truncated": lambda content: content[:-9],
     "empty": lambda content: b"",
@@ -496,7 +514,7 @@ def test_integers_of_every_size_are_kept():
         def of(self, newest):
             return ""
 
-    loaded = kept_columns._decoded(kept_columns._encoded(columns, "key", Names()), "key", Names())
+    loaded = kept_columns._decoded(kept_columns._encoded(columns, "key", Names()), "key", Names(), bool)
     assert [column.tolist() for column in loaded[:5]] == [column.tolist() for column in values]
     assert [each.tobytes() for each in loaded[5:]] == [each.tobytes() for each in columns[5:]]
-    assert kept_columns._decoded(kept_columns._encoded(columns, "key", Names()), "other", Names()) is None
+    assert kept_columns._decoded(kept_columns._encoded(columns, "key", Names()), "other", Names(), bool) is None
