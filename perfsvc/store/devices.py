@@ -43,6 +43,9 @@ from perfsvc.store.schema.tables import (
 CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]]
 """The time of each case in seconds, by GPU and run: of a lineage of cases, in a cache state, with a binary."""
 
+KINDS = frozenset({"cuda", "cpu", "fake", "host"})
+"""The kinds of devices (``DeviceInfo.kind``)."""
+
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
 
@@ -70,7 +73,12 @@ class DeviceStore:
         """Return every stored device by UUID, without driver and power limit."""
         with self._database.reading() as connection:
             rows = connection.execute(select(Devices).order_by(Devices.id)).mappings()
-            return {row["uuid"]: DeviceInfo(**{name: row[name] for name in row if name != "id"}) for row in rows}
+            return {
+                row["uuid"]: DeviceInfo(
+                    **{name: row[name] for name in row if name != "id"} | {"kind": _kind(row["kind"])}
+                )
+                for row in rows
+            }
 
     def environments(self) -> dict[int, Environment]:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
@@ -424,6 +432,14 @@ def put_device(connection: Connection, info: DeviceInfo) -> None:
     if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
         insert_new(connection, Devices, row)
     connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
+
+
+def _kind(stored: str) -> Any:
+    """Return the kind of a device; what stands for a damaged kind is the kind of nearly all devices."""
+    if stored in KINDS:
+        return stored
+    report_damaged(f"the kind {stored[:40]!r} of a device")
+    return "cuda"
 
 
 def _items(lists: Iterable[str]) -> tuple[str, ...]:

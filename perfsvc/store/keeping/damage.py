@@ -26,6 +26,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
 from perfsvc.model.codec import decode
+from perfsvc.store.devices import KINDS
 from perfsvc.store.keeping.tables import Table
 from perfsvc.store.schema.all_tables import all_tables, metadata
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
@@ -37,6 +38,7 @@ from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
     Cases,
+    Devices,
     Environments,
     FullEnvironments,
     MeasurementBatches,
@@ -78,6 +80,11 @@ def _as_json_object(text: str) -> None:
     decode(dict[str, Any], text)
 
 
+def _as_kind(text: str) -> None:
+    if text not in KINDS:
+        raise ValueError(f"no device is of kind {text!r}")
+
+
 def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], None]:
     """Return a function that decodes a value, and raises ``ValueError`` or ``zlib.error`` if it is damaged."""
 
@@ -97,6 +104,7 @@ _CONTENT: Final[dict[Table, dict[str, Callable[[Any], None]]]] = {
     },
     Explanations: {"reasons": _as(tuple[Reason, ...])},
     Cases: {"point": _as_json_object},
+    Devices: {"kind": _as_kind},
     Environments: {"parts": _as(dict[str, str])},
     FullEnvironments: {"parts": _as(FullEnvironment)},
     Binaries: {"record": _as(ReplayRecord)},
@@ -118,6 +126,7 @@ _COSTS: Final = {
     "batches": "the conditions of one batch",
     "metrics": "the metric of one measurement",
     "cases": "the results of the case",
+    "devices": "the threshold of its kind: the threshold of GPUs is used",
     "environments": "the further parts of the environment; its results stay",
     "full_environments": "the environment of its runs; their times stay",
     "artifacts": "the binaries and reports that consist of it: they cannot be run or read again",

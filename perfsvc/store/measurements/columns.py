@@ -6,12 +6,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
 from perfsvc.store.cases import axes_of, case_of, judged, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
 from perfsvc.store.measurements.filters import RowFilter
+from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import (
     Cases,
@@ -150,6 +151,11 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
             ids += own
             case_ids += part_case_ids
             l2_bytes += part_l2_bytes
+    of = Measurements
+    references = ((of.device_id, Devices), (of.case_id, Cases), (of.environment_id, Environments))
+    lost = or_(*(number.not_in(select(table.id)) for number, table in references))
+    if connection.scalar(select(exists().where(*where, lost))):  # the query leaves such rows out
+        report_damaged("a row of measurements")
     _derive(table, l2_bytes, gpu_peaks(connection))
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
     named = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*where)

@@ -90,6 +90,7 @@ DAMAGES = [
     ("UPDATE runs SET started_at = 'yesterday' WHERE id = 1", "runs.started_at of id 1"),
     ("UPDATE runs SET label = x'ff' WHERE id = 1", "runs.label of id 1"),
     ("UPDATE cases SET point = '[]' WHERE id = 1", "cases.point of id 1"),
+    ("UPDATE devices SET kind = 'odd' WHERE id = 1", "devices.kind of id 1"),
     ("UPDATE environments SET parts = '{' WHERE id = 1", "environments.parts of id 1"),
     ("UPDATE binaries SET record = '{}' WHERE id = 1", "binaries.record of id 1"),
     ("UPDATE explanations SET reasons = '[1]' WHERE id = 1", "explanations.reasons of id 1"),
@@ -297,6 +298,33 @@ def test_an_id_that_names_nothing_costs_only_its_row(place, new_story, caplog, c
         verdicts = {judged.series.case: judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
         assert verdicts[story.naive] in {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
     assert " 77 of a row is damaged" in caplog.text
+
+
+def test_a_damaged_kind_of_a_device_changes_no_verdict(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
+        before = judge_run(store, runs[1], threshold=None)
+        story.execute("UPDATE devices SET kind = 'odd'")
+        assert judge_run(store, runs[1], threshold=None) == before
+    assert "the kind 'odd' of a device is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("column", ["device_id", "environment_id", "case_id"])
+def test_a_failed_measurement_whose_row_is_damaged_is_reported(place, new_story, caplog, column):
+    with Store.open(place) as store:
+        story = new_story(store)
+        run = story.begin()
+        story.put(run, story.tiled, status=Status.FAILED, reason="it crashed")
+        story.put(run, story.naive)
+        store.runs.end(run, RunState.FINISHED)
+        assert len(store.measurements.columns([run])["case"]) == 2
+        assert not caplog.text
+        with closing(sqlite3.connect(place)) as connection, connection:
+            connection.execute(f"UPDATE measurements SET {column} = 77 WHERE id = 1")  # noqa: S608 - our own names
+        assert store.measurements.columns([run])["case"] == [story.naive.id]
+    assert "a row of measurements is damaged" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
