@@ -19,6 +19,7 @@ from perfsvc.model import PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, present_cases_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
+from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database, among, damaged, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
@@ -35,8 +36,11 @@ from perfsvc.store.schema.tables import (
 PART_BYTES = 1 << 14
 """How much of an artifact is decompressed at once while its digest is checked; at most 1032 times as much comes out."""
 
-_CALL = '"call"'
-"""A replay record without this text, as ``encode`` writes it, calls no Python function."""
+_BEGIN = '{"case":'
+"""How ``encode`` begins a replay record."""
+
+_MAY_CALL = ('"call"', '"function"', "\\u")
+"""A replay record without any of these texts calls no Python function; in JSON, ``\\u`` may spell the others."""
 
 
 class BinaryStore:
@@ -84,14 +88,16 @@ class BinaryStore:
             }
 
     def call_python(self, ids: Collection[int]) -> dict[int, bool]:
-        """Return whether each binary calls Python functions; binaries that no trusted key has signed are absent."""
+        """Return whether each binary calls Python functions.
+
+        Binaries that no trusted key has signed are absent, and so are those with a damaged record.
+        """
         query = select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
         with self._database.reading() as connection:
             return {
-                # Most records lack this text, and finding that out is many times faster than decoding them.
-                binary: _CALL in text and bool(_record(text, f"binary {binary}").calls)
+                binary: calls
                 for binary, text, signatures in connection.execute(query)
-                if self._keys.trusts(Signed.RECORD, text, signatures)
+                if self._keys.trusts(Signed.RECORD, text, signatures) and (calls := _calls_python(text)) is not None
             }
 
     def of_run(self, run: int) -> dict[CaseKey, CaseBinary]:
@@ -375,6 +381,18 @@ def _record(text: str, name: str) -> ReplayRecord:
         return decode(ReplayRecord, text)
     except ValueError as error:
         raise damaged(f"the replay record of {name}") from error
+
+
+def _calls_python(text: str) -> bool | None:
+    """Return whether a stored replay record calls Python functions; None if it is damaged, which is reported."""
+    # Nearly all records are as perfsvc writes them and call none. Finding that out is much faster than decoding them.
+    if text.startswith(_BEGIN) and not any(part in text for part in _MAY_CALL):
+        return False
+    try:
+        return bool(decode(ReplayRecord, text).calls)
+    except ValueError:
+        report_damaged(f"the replay record {text[:40]!r}")
+        return None
 
 
 @lru_cache(maxsize=256)

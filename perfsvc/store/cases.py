@@ -39,16 +39,10 @@ from sqlalchemy import (
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Series
 from perfsvc.store.schema.base import Base
-from perfsvc.store.schema.column_types import report_damaged
+from perfsvc.store.schema.column_types import readable_text, report_damaged
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
-from perfsvc.store.schema.tables import (
-    Cases,
-    Devices,
-    Lineages,
-    Measurements,
-    OverBudgetCases,
-)
+from perfsvc.store.schema.tables import Cases, Devices, Lineages, Measurements, OverBudgetCases
 
 CaseIds = tuple[int, int, CacheState]
 """A ``CaseKey`` in the database: the ids of lineage and device, and the cache state."""
@@ -236,6 +230,7 @@ def _point_json(case: Case) -> str:
 @lru_cache(maxsize=1 << 15)
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """Return the case of a row of ``cases``."""
+    benchmark, variant, point = map(readable_text, (benchmark, variant, point))
     try:
         return Case(benchmark, variant, _axes_of_valid(point), version)
     except ValueError:
@@ -398,8 +393,10 @@ class PresentNames:
         devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
         self._devices = {number: (uuid, model) for number, uuid, model in devices}
 
-    def series(self, lineage: int, own: int, device: int, metric: str, cache: CacheState) -> Series:
-        """Return a series by the ids of its lineage, its ``own_name`` and its device."""
+    def series(self, lineage: int, own: int, device: int, metric: str, cache: CacheState) -> Series | None:
+        """Return a series by the ids of its lineage, its ``own_name`` and its device; None if it has no device."""
+        if device not in self._devices:
+            return report_damaged(f"the device {device} of a row")
         case = self._cases[own] if own else self._present[lineage]
         return Series(case, *self._devices[device], metric, cache)
 

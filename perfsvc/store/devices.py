@@ -24,6 +24,7 @@ from perfsvc.model import (
 from perfsvc.store.cases import device_ids, judged, namesakes_of
 from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
@@ -41,6 +42,9 @@ from perfsvc.store.schema.tables import (
 CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]]
 """The time of each case in seconds, by GPU and run: of a lineage of cases, in a cache state, with a binary."""
 
+KINDS = frozenset({"cuda", "cpu", "fake", "host"})
+"""The kinds of devices (``DeviceInfo.kind``)."""
+
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
 
@@ -49,6 +53,14 @@ HAS_FAULT = or_(
     Measurements.slowdowns != "", Measurements.xids != "", Measurements.others != "", Measurements.ecc_errors != 0
 )
 """Whether something disturbed the GPU during a measurement; few measurements are read for their texts."""
+
+
+class _EnvironmentsById(dict[int, Environment]):
+    """Environments by id. What the id of a damaged measurement names is unknown, which is reported."""
+
+    def __missing__(self, number: int) -> Environment:
+        report_damaged(f"the environment {number} of a row")
+        return Environment("")
 
 
 class DeviceStore:
@@ -66,13 +78,18 @@ class DeviceStore:
         """Return every stored device by UUID, without driver and power limit."""
         with self._database.reading() as connection:
             rows = connection.execute(select(Devices).order_by(Devices.id)).mappings()
-            return {row["uuid"]: DeviceInfo(**{name: row[name] for name in row if name != "id"}) for row in rows}
+            return {
+                row["uuid"]: DeviceInfo(
+                    **{name: row[name] for name in row if name != "id"} | {"kind": _kind(row["kind"])}
+                )
+                for row in rows
+            }
 
     def environments(self) -> dict[int, Environment]:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
         with self._database.reading() as connection:
             rows = connection.execute(select(Environments.id, *ENVIRONMENT))
-            return {row.id: environment_of(row) for row in rows}
+            return _EnvironmentsById({row.id: environment_of(row) for row in rows})
 
     def environments_in(self, runs: Collection[int]) -> dict[tuple[int, str], Environment]:
         """Return the environment of each device in each of some runs, by run and UUID.
@@ -274,6 +291,9 @@ class DeviceStore:
                 faults_of[fault.run_id, fault.device_id].append(fault)
         conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
         for run, device, measured, failed, rejected, _, *worst in rows:
+            if device not in devices:
+                report_damaged(f"the device {device} of a row")
+                continue
             of_device = faults_of[run, device]
             sm_clock_hz, temperature_c, power_w = (None if isnan(value) else value for value in worst)
             conditions[run].append(
@@ -422,6 +442,14 @@ def put_device(connection: Connection, info: DeviceInfo) -> None:
     if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
         insert_new(connection, Devices, row)
     connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
+
+
+def _kind(stored: str) -> Any:
+    """Return the kind of a device; what stands for a damaged kind is the kind of nearly all devices."""
+    if stored in KINDS:
+        return stored
+    report_damaged(f"the kind {stored[:40]!r} of a device")
+    return "cuda"
 
 
 def _items(lists: Iterable[str]) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ def _split_by_series(
     result: dict[Series, SeriesHistory] = {}
     for (group, metric), history in sorted(found.items(), key=lambda item: rows.order[item[0][0]]):
         lineage, own, device, state = (int(column[rows.first_of_group[group]]) for column in rows.identity)
-        result[names.series(lineage, own, device, metric, _STATES[state])] = history
+        if series := names.series(lineage, own, device, metric, _STATES[state]):
+            result[series] = history
     return result
 
 
@@ -191,7 +192,8 @@ def measured(connection: Connection, run: int) -> set[Series]:
         own = case if former and len(names_of_lineage[lineage]) > 1 else 0
         of_cell = [TIME] if times or not all_ok else []
         of_cell += metrics[case, device, cache] if all_ok else []
-        found |= {names.series(lineage, own, device, metric, cache) for metric in of_cell}
+        series = (names.series(lineage, own, device, metric, cache) for metric in of_cell)
+        found |= {each for each in series if each is not None}
     return found
 
 

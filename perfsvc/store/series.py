@@ -262,7 +262,7 @@ class SeriesStore:
             Measurements.status == Status.OK,
             judged(Measurements.run_id, Measurements.case_id),
         )
-        samples: dict[tuple[Any, ...], tuple[Series, dict[int, tuple[NDArray[np.float32], ...]]]] = {}
+        samples: dict[tuple[Any, ...], tuple[Series | None, dict[int, tuple[NDArray[np.float32], ...]]]] = {}
         with self._database.reading() as connection:
             ids = None
             if cases is not None:
@@ -275,13 +275,13 @@ class SeriesStore:
                 if key not in samples:
                     samples[key] = names.series(lineage, own, device, TIME, cache), {}
                 series, of_runs = samples[key]
-                replica = readable_samples(blob, series.case)
+                replica = readable_samples(blob, series.case) if series else None
                 if replica is not None:
                     of_runs[run] = (*of_runs.get(run, ()), replica)
         return {
             series: of_runs
             for series, of_runs in samples.values()
-            if of_runs and (cases is None or series.case in cases)
+            if series and of_runs and (cases is None or series.case in cases)
         }
 
 

@@ -210,7 +210,11 @@ class VerdictStore:
                 names.series(lineage, own, device, of_metric, states(cache)): of_series
                 for (lineage, own, device, of_metric, cache), of_series in events.items()
             }
-        return {series: of_series for series, of_series in found.items() if cases is None or series.case in cases}
+        return {
+            series: of_series
+            for series, of_series in found.items()
+            if series and (cases is None or series.case in cases)
+        }
 
 
 class ConfirmationStore:

@@ -26,6 +26,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
 from perfsvc.model.codec import decode
+from perfsvc.store.devices import KINDS
 from perfsvc.store.keeping.tables import Table
 from perfsvc.store.measurements.batches import DAMAGED, unpack_batches
 from perfsvc.store.schema.all_tables import all_tables, metadata
@@ -38,6 +39,7 @@ from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
     Cases,
+    Devices,
     Environments,
     FullEnvironments,
     Measurements,
@@ -82,6 +84,11 @@ def _as_json_object(text: str) -> None:
     decode(dict[str, Any], text)
 
 
+def _as_kind(text: str) -> None:
+    if text not in KINDS:
+        raise ValueError(f"no device is of kind {text!r}")
+
+
 def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], None]:
     """Return a function that decodes a value, and raises ``ValueError`` or ``zlib.error`` if it is damaged."""
 
@@ -100,6 +107,7 @@ _CONTENT: Final[dict[Table, dict[str, Callable[[Any], None]]]] = {
     },
     Explanations: {"reasons": _as(tuple[Reason, ...])},
     Cases: {"point": _as_json_object},
+    Devices: {"kind": _as_kind},
     Environments: {"parts": _as(dict[str, str])},
     FullEnvironments: {"parts": _as(FullEnvironment)},
     Binaries: {"record": _as(ReplayRecord)},
@@ -120,6 +128,7 @@ _COSTS: Final = {
     "measurements": "the samples of the measurement, or the measurement; its run has the others",
     "metrics": "the metric of one measurement",
     "cases": "the results of the case",
+    "devices": "the threshold of its kind: the threshold of GPUs is used",
     "environments": "the further parts of the environment; its results stay",
     "full_environments": "the environment of its runs; their times stay",
     "artifacts": "the binaries and reports that consist of it: they cannot be run or read again",
@@ -142,9 +151,9 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
 
 
 def unreadable_rows(database: Database) -> dict[str, int]:
-    """Return how many rows of each table would stop a command; a table without such rows is absent.
+    """Return how many rows of each table perfsvc cannot use; a table without such rows is absent.
 
-    perfsvc has no safe value for a damaged word in these rows.
+    perfsvc has no safe value for a damaged word in these rows, or they belong to a row that does not exist.
     """
     with database.reading() as connection:
         counts = {
@@ -165,13 +174,21 @@ def remove_unreadable(database: Database) -> dict[str, int]:
 
 
 def _unreadable() -> Iterator[tuple[Any, ColumnElement[bool]]]:
-    """Yield each table with a needed word, and the condition that a word in a row is damaged."""
+    """Yield each table with rows that nothing can stand for, and the condition that a row is such a row.
+
+    A word that is needed is damaged in the row, or the row is a part of a row that does not exist. Parts are rows of
+    tables that SQLite stores in the order of their primary key, whose first column names the whole.
+    """
     for table in metadata().sorted_tables:
         damaged = [
             type_coerce(column, String).not_in(kind.words)
             for column in table.columns
             if isinstance(kind := column.type, Word) and kind.needed
         ]
+        if table.dialect_options["sqlite"]["with_rowid"] is False:
+            part = next(iter(table.primary_key))
+            (key,) = part.foreign_keys
+            damaged.append(part.not_in(select(key.column)))
         if damaged:
             yield table, or_(*damaged)
 

@@ -5,6 +5,7 @@ a SQLite file is copied before it is upgraded.
 """
 
 import re
+from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import Connection, Engine, column, inspect, select, table, text
 
+from perfsvc import units
 from perfsvc.errors import DatabaseError
 from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.store.rows import SchemaState, Upgrade
@@ -205,7 +207,11 @@ def _damage(connection: Connection) -> list[str]:
     if connection.dialect.name != SQLITE:
         return []
     reports = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
-    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    orphans = Counter(map(tuple, connection.exec_driver_sql("PRAGMA foreign_key_check")))
     return [report for report in reports if report != "ok"] + [
-        f"row {row[1]} of {row[0]} refers to no {row[2]}" for row in orphans
+        # SQLite does not name the rows of a table that it stores in the order of its primary key.
+        f"{units.count(rows, 'row')} of {table} {'refers' if rows == 1 else 'refer'} to no {target}"
+        if row is None
+        else f"row {row} of {table} refers to no {target}"
+        for (table, row, target, _), rows in orphans.items()
     ]

@@ -168,7 +168,16 @@ class _StoredLevels:
         rows = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
         devices = {number: (uuid, model) for number, uuid, model in rows}
         keys = zip(self.cases.tolist(), self.devices.tolist(), self.states.tolist(), strict=True)
-        groups = [(cases.get(case, _UNNAMED), *devices[device], _STATES[state]) for case, device, state in keys]
+        if not devices.keys() >= set(self.devices.tolist()):
+            report_damaged("the device of a row of measurements")
+        groups = [
+            (
+                cases.get(case, _UNNAMED) if device in devices else _UNNAMED,
+                *devices.get(device, ("", "")),
+                _STATES[state],
+            )
+            for case, device, state in keys
+        ]
         series = []
         for group, metric in zip(self.groups.tolist(), self.metrics.tolist(), strict=True):
             case, uuid, model, state = groups[group]

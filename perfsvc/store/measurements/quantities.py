@@ -102,9 +102,10 @@ def _by_series(connection: Connection, columns: Columns, names: PresentNames) ->
     for begin, end in pairwise([*begins.tolist(), run.size]):
         series = names.series(int(lineages[begin]), int(own[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
         at = slice(begin, end)
-        quantities[series] = CaseQuantities(
-            run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
-        )
+        if series:
+            quantities[series] = CaseQuantities(
+                run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
+            )
     return quantities
 
 
@@ -129,7 +130,7 @@ def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices:
     targets = dict(connection.execute(select(Devices.id, Devices.target)).all())
     toolkits = dict(connection.execute(select(Environments.id, Environments.toolkit)).all())
     for row in np.flatnonzero(np.isin(run, list(commits))).tolist():
-        target, toolkit = targets[int(devices[row])], toolkits[int(environments[row])]
+        target, toolkit = targets.get(int(devices[row]), ""), toolkits.get(int(environments[row]), "")
         known = facts.get((int(lineages[row]), target, commits[int(run[row])], toolkit))
         if known:
             found[row] = known

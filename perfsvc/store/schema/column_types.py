@@ -147,6 +147,17 @@ class Amount(Whole):
         super().__init__(0)
 
 
+def readable_text(value: Any) -> Any:
+    """Return a value from a column of texts; a blob, which SQLite stores there too, is reported and decoded."""
+    if not isinstance(value, bytes):
+        return value
+    text = value.decode("utf-8", "backslashreplace")
+    if _COPYING.get():
+        raise ValueError(f"the text {text[:40]!r} is damaged: it is a blob")
+    report_damaged(f"the text {text[:40]!r}")
+    return text
+
+
 class FreeText(TypeDecorator[str]):
     r"""Text that programs printed: what a database cannot store becomes ``\udcff`` (lone surrogates) or U+FFFD (NUL).
 

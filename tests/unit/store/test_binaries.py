@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UntrustedError, UsageError
+from perfsvc.keys import Signed
 from perfsvc.model import (
     Array,
     Buffer,
@@ -17,6 +18,7 @@ from perfsvc.model import (
     ScalarArg,
     digest,
 )
+from perfsvc.model.codec import encode
 from perfsvc.store import CaseCode
 
 CUBIN, OTHER, BENCH = b"\x7fELF one", b"\x7fELF two", b"import perfsvc.suite\n"
@@ -70,6 +72,29 @@ def test_a_binary_is_known_to_call_python_or_not(story, record, binary):
         calling: True,
         named: False,
     }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "calls"),
+    [
+        ('"step":"call"', '"step": "\\u0063all"', {True}),
+        (',"step":"call"', "", {True}),
+        ('{"case":', '{ "case" :', {True}),
+        ('"step":"call"', '"step":"dance"', set()),
+        ('{"case":', '{"kase":', set()),
+    ],
+)
+def test_a_record_in_another_spelling_is_decoded(story, record, old, new, calls):
+    text = encode(replace(record, steps=(*record.steps, Call("finish", timed=False)))).decode()
+    assert old in text
+    text = text.replace(old, new)
+    signatures = story.store.binaries._keys.sign(Signed.RECORD, text)
+    story.execute(
+        "INSERT INTO binaries (id, digest, record, signatures) VALUES (7, 'odd', :record, :signatures)",
+        record=text,
+        signatures=signatures,
+    )
+    assert set(story.store.binaries.call_python([7]).values()) == calls
 
 
 def test_bytes_must_have_the_digest_that_the_record_names(story, record):

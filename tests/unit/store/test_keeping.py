@@ -15,7 +15,7 @@ from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import RunState, Store
 from perfsvc.store.cases import case_of
 from perfsvc.store.keeping.backup import back_up, vacuum
-from perfsvc.store.keeping.damage import remove_unreadable
+from perfsvc.store.keeping.damage import remove_unreadable, unreadable_rows
 from perfsvc.store.schema.column_types import UNKNOWN_TIME, report_damaged
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
@@ -90,6 +90,7 @@ DAMAGES = [
     ("UPDATE runs SET started_at = 'yesterday' WHERE id = 1", "runs.started_at of id 1"),
     ("UPDATE runs SET label = x'ff' WHERE id = 1", "runs.label of id 1"),
     ("UPDATE cases SET point = '[]' WHERE id = 1", "cases.point of id 1"),
+    ("UPDATE devices SET kind = 'odd' WHERE id = 1", "devices.kind of id 1"),
     ("UPDATE environments SET parts = '{' WHERE id = 1", "environments.parts of id 1"),
     ("UPDATE binaries SET record = '{}' WHERE id = 1", "binaries.record of id 1"),
     ("UPDATE explanations SET reasons = '[1]' WHERE id = 1", "explanations.reasons of id 1"),
@@ -261,6 +262,70 @@ def test_a_damaged_cache_state_is_an_error_until_its_row_is_removed(place, new_s
         assert [measured.case for measured in store.measurements.of_run(run)] == [story.naive]
         assert remove_unreadable(store.database) == {}
     assert Store.check(place).ok
+
+
+def test_parts_of_a_measurement_that_does_not_exist_are_named_and_removed(full):
+    with closing(sqlite3.connect(full)) as connection, connection:
+        whole = connection.execute("SELECT * FROM metrics").fetchall()
+        connection.execute("INSERT INTO metrics VALUES (9999, 'overlap', 0.5), (9999, 'steps_s', 0.5)")
+    assert Store.check(full).problems == ("2 rows of metrics refer to no measurements",)
+    with Store.open(full) as store:
+        assert unreadable_rows(store.database) == remove_unreadable(store.database) == {"metrics": 2}
+    assert Store.check(full).ok
+    with closing(sqlite3.connect(full)) as connection:
+        assert connection.execute("SELECT * FROM metrics").fetchall() == whole
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL refuses such values
+@pytest.mark.parametrize(("column", "lost"), [("device_id", 1), ("environment_id", 0)])
+def test_an_id_that_names_nothing_costs_only_its_row(place, new_story, caplog, column, lost):
+    with Store.open(place) as store:
+        story = new_story(store)
+        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
+        with closing(sqlite3.connect(place)) as connection, connection:
+            connection.execute(f"UPDATE measurements SET {column} = 77 WHERE id = 3")  # noqa: S608 - our own names
+        report_damaged.cache_clear()
+        levels = store.series.levels(runs[1])
+        assert len(levels.series) == 2 - lost
+        histories = store.series.histories(runs)
+        assert sum(len(history.runs) for history in histories.values()) == 4 - lost
+        environments = store.devices.environments()
+        for history in histories.values():
+            assert {environments[int(segment)] for segment in history.segments} <= {story.environment, Environment()}
+        assert len(store.measurements.quantities(runs)) == 2
+        assert len(store.series.samples(runs)) == 2
+        assert [each.measured for each in store.devices.conditions(runs[1])] == [2 - lost]
+        verdicts = {judged.series.case: judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
+        assert verdicts[story.naive] in {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
+    assert " 77 of a row is damaged" in caplog.text
+
+
+def test_a_damaged_kind_of_a_device_changes_no_verdict(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
+        before = judge_run(store, runs[1], threshold=None)
+        story.execute("UPDATE devices SET kind = 'odd'")
+        assert judge_run(store, runs[1], threshold=None) == before
+    assert "the kind 'odd' of a device is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("column", ["benchmark", "variant", "point"])
+def test_a_blob_in_place_of_a_name_is_read_as_text(place, new_story, caplog, column):
+    with Store.open(place) as store:
+        story = new_story(store)
+        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
+        with closing(sqlite3.connect(place)) as connection, connection:
+            connection.execute(f"UPDATE cases SET {column} = CAST({column} || x'ff' AS BLOB) WHERE variant = 'tiled'")  # noqa: S608
+        assert len(store.series.histories(runs)) == 2
+        assert len(store.series.levels(runs[0]).series) == 2
+        assert len(store.measurements.columns()["median_s"]) == 4
+        assert len({measured.case for measured in store.measurements.of_run(runs[0])}) == 2
+        judge_run(store, runs[1], threshold=None)
+        assert len(store.runs.list()) == 2
+    assert r"\xff" in caplog.text
+    assert any(f"cases.{column}" in problem for problem in Store.check(place).problems)
 
 
 @pytest.mark.parametrize("column", ["measurements.cache", "verdicts.cache", "pins.cache", "expectations.kind"])
