@@ -31,10 +31,14 @@ HANDLED = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
 NOTIFY = "notify"
 """The stage that notifies people."""
 
+FIRST = "lock"
+"""The stage with which a night begins."""
+
 KILLED = "the night was killed or stopped at this stage"
 KILLED_AFTER = "the night was killed or stopped after this stage"
+KILLED_BEFORE = "the night was killed or stopped before this stage"
 REPEATED = "every night repeats this stage; if it is killed each time, see the log of the host"
-"""The messages and the cure of the last stage of a night that never ended."""
+"""The messages and the cure of the last stage of a night that never ended, or of the first if it has none."""
 
 _OF_ALL_CASES = frozenset({EventKind.RAISED, EventKind.REOPENED})
 """The events that are about all cases of a finding."""
@@ -353,19 +357,22 @@ def _newly_failed(night: NightRow, notified: Sequence[NightRow], pending: Iterab
     """Return the failed stages, except stages that failed with the same message when people were last notified.
 
     The last night that notified people is the newest such night of this host; without one, of any host. What failed in
-    that night of this host after it had notified people is returned too (``late_failures``), and where the ``pending``
-    nights were killed; of several nights of a host that were killed at one stage, only the newest counts.
+    that night of this host after it had notified people is returned too (``late_failures``), and what failed in the
+    ``pending`` nights, with the stages at which they were killed; of several equal failures of a host, only the newest
+    counts.
     """
-    killed = {
-        (earlier.host, stage.name, stage.message): in_night(stage, earlier)
+    of_tonight = {(night.host, stage.name, stage.message) for stage in _failed_stages(night)}
+    failed_then = {
+        key: in_night(stage, earlier)
         for earlier in pending
         if not _may_run(earlier, night)
-        for stage in late_failures(earlier)
+        for stage in (*_failed_stages(earlier), *late_failures(earlier))
+        if (key := (earlier.host, stage.name, stage.message)) not in of_tonight
     }
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None
     if last is None:
-        return (*_failed_stages(night), *killed.values())
+        return (*_failed_stages(night), *failed_then.values())
     known = {(stage.name, stage.message) for stage in _failed_stages(last)}
     failed = [stage for stage in _failed_stages(night) if (stage.name, stage.message) not in known]
     known_then = {
@@ -375,20 +382,24 @@ def _newly_failed(night: NightRow, notified: Sequence[NightRow], pending: Iterab
     }
     late = late_failures(last) if last.host == night.host else ()
     failed += [in_night(stage, last) for stage in late if (stage.name, stage.message) not in known_then]
-    return (*failed, *killed.values())
+    known_to_host = {(last.host, *failure) for failure in known}
+    return (*failed, *(stage for key, stage in failed_then.items() if key not in known_to_host))
 
 
 def late_failures(night: NightRow) -> tuple[StageRow, ...]:
     """Return the stages that failed after a night had notified people, and its last stage if the night was killed.
 
     The stage at which the night was killed or stopped counts as failed, and so does the last stage of a night that was
-    killed between two stages. The night must be over.
+    killed between two stages, and the first stage of a night that was killed before it. The night must be over.
     """
     notified_at = next((stage.number for stage in night.stages if stage.name == NOTIFY), math.inf)
     late = [stage for stage in _failed_stages(night) if stage.number > notified_at]
-    *_, last = night.stages or (None,)
-    if last and night.state in {RunState.RUNNING, RunState.INTERRUPTED}:
-        message = KILLED if last.state is StageState.RUNNING else KILLED_AFTER
+    if night.state in {RunState.RUNNING, RunState.INTERRUPTED}:
+        if night.stages:
+            last = night.stages[-1]
+            message = KILLED if last.state is StageState.RUNNING else KILLED_AFTER
+        else:
+            last, message = StageRow(FIRST, 0, StageState.FAILED, night.started), KILLED_BEFORE
         late.append(replace(last, state=StageState.FAILED, message=message, cure=REPEATED))
     return tuple(late)
 

@@ -32,6 +32,8 @@ from perfsvc.model import (
 )
 from perfsvc.notify.fake import FakeNotifier
 from perfsvc.notify.notifier import HEADER, AppriseNotifier
+from perfsvc.service.nightly.night import STAGES
+from perfsvc.service.notify.news import FIRST
 from perfsvc.service.notify.notify import PAUSES_S, notify
 from perfsvc.store import MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
@@ -67,13 +69,14 @@ class Nights:
     def __init__(self, store):
         self.store, self.reported, self.sleeps = store, [], []
 
-    def begin(self, failed="the disk is full", *, day=0, host="host"):
-        """Begin a night; with a failed stage if there is a message of the failure."""
+    def begin(self, failed="the disk is full", *, day=0, host="host", stages=True):
+        """Begin a night, with a stage; it has failed if there is a message of the failure."""
         night = self.store.nights.begin(
             host=host, started=STARTED + timedelta(days=day), suite="kernels", command_line="", settings={}
         )
         state = StageState.FAILED if failed else StageState.DONE
-        self.store.nights.put_stage(night, StageRow("page", 10, state, STARTED, 1.0, failed, ""))
+        if stages:
+            self.store.nights.put_stage(night, StageRow("page", 10, state, STARTED, 1.0, failed, ""))
         return night
 
     def end(self, night):
@@ -205,6 +208,45 @@ def test_nights_killed_before_their_notification_are_reported_by_the_next_night_
         assert len(bodies) == (day == 2)
         assert all("run: the night was killed or stopped at this stage (in night 2)" in body for body in bodies)
         assert not any("(in night 1)" in body for body in bodies)
+
+
+def test_what_failed_in_a_killed_night_is_reported_by_the_next_night_once(nights):
+    killed = nights.begin("the disk is full")
+    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    for day in (1, 2):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 1)
+        assert all("the disk is full (in night 1)" in body for body in bodies)
+
+
+def test_what_failed_in_a_killed_night_is_not_repeated_if_people_know_it(nights):
+    known = nights.begin("the disk is full")
+    nights.notify(known, FakeNotifier())
+    nights.end(known)
+    killed = nights.begin("the disk is full", day=1)
+    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    night, notifier = nights.begin("the disk is full", day=2), FakeNotifier()
+    nights.notify(night, notifier, {"me": "MY_URL"})
+    assert not any("the disk is full" in message.body for _, message in notifier.sent)
+
+
+def test_a_night_killed_before_its_first_stage_is_reported_by_the_next_night_once(nights):
+    killed = nights.begin("", stages=False)
+    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    for day in (1, 2):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 1)
+        assert all("lock: the night was killed or stopped before this stage (in night 1)" in body for body in bodies)
+
+
+def test_a_night_begins_with_the_stage_that_messages_name():
+    assert STAGES[0].name == FIRST
 
 
 def test_killed_nights_of_two_hosts_are_both_reported_and_no_night_that_a_person_resumed(nights):
