@@ -567,7 +567,7 @@ def upgrade() -> None:
         sa.Column("sm_clock_hz", sa.Double(), nullable=True),
         sa.Column("temperature_c", sa.Double(), nullable=True),
         sa.Column("power_w", sa.Double(), nullable=True),
-        sa.Column("slowdowns", sa.Text(), nullable=True),
+        sa.Column("slowdowns", sa.Text(), server_default="", nullable=False),
         sa.Column("rejected_batches", sa.Integer(), server_default="0", nullable=False),
         sa.Column("ecc_errors", sa.Integer(), server_default="0", nullable=False),
         sa.Column("xids", sa.Text(), server_default="", nullable=False),

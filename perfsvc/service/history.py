@@ -117,13 +117,17 @@ def _center(values: Sequence[float]) -> float:
     return float(center)
 
 
-def _details(store: Store, row: HistoryRow) -> RunDetails:
+def _details(store: Store, row: HistoryRow) -> RunDetails | None:
     """Return the details of a row: what the store holds, besides the time, about the row's case in the row's run.
+
+    None if damaged references keep the store from reading any row of the case.
 
     They agree with ``frames.details`` of the run's summary. The rows of one case need no pandas, whose import takes
     longer than the command.
     """
     rows = _measured(store, row, {row.case})
+    if not rows:
+        return None
     benchmark, variant, reference = (rows[0][name] for name in ("benchmark", "variant", "relative_to"))
     speed = None
     if reference:

@@ -16,7 +16,7 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown
-from perfsvc.store.schema.column_types import number, report_damaged
+from perfsvc.store.schema.column_types import FreeText, number, report_damaged
 from perfsvc.store.schema.samples import decompressed
 from perfsvc.store.schema.tables import Cases, Devices, Measurements
 
@@ -25,6 +25,9 @@ DAMAGED: Final = (zlib.error, ValueError, TypeError, OverflowError, RecursionErr
 
 USUAL: Final[tuple[Any, ...]] = (0, 0, None, None, None, None, True, True, "", (), 0, (), ())
 """The usual value at each place of a batch."""
+
+MOST_ERRORS: Final = 2**31 - 1
+"""The largest number of memory errors that the column of a measurement holds."""
 
 
 def pack_batches(batches: Sequence[Batch]) -> bytes | None:
@@ -63,7 +66,7 @@ def unpack_batches(blob: bytes | None, samples_s: Sequence[float] = ()) -> tuple
             tuple(map(int, others)),
         )
         ahead = None if kept_ahead is None else bool(kept_ahead)
-        batches.append(Batch(tuple(own), bool(blocked), ahead, float(busy_s), str(rejected), conditions))
+        batches.append(Batch(tuple(own), bool(blocked), ahead, float(busy_s or 0), str(rejected), conditions))
     return tuple(batches)
 
 
@@ -77,7 +80,7 @@ def _values(batch: Batch) -> list[Any]:
         *map(_seven_digits, (batch.busy_s, *readings)),
         batch.blocked,
         batch.kept_ahead,
-        batch.rejected,
+        FreeText.storable(batch.rejected),
         *faults,
     ]
     while values and values[-1] == USUAL[len(values) - 1]:
@@ -108,7 +111,7 @@ def measurement_columns(batches: Sequence[Batch]) -> dict[str, Any]:
     conditions = [batch.conditions for batch in batches]
     return {
         "batches": pack_batches(batches),
-        "ecc_errors": sum(condition.ecc_errors for condition in conditions),
+        "ecc_errors": min(sum(condition.ecc_errors for condition in conditions), MOST_ERRORS),
         "xids": _listed(dict.fromkeys(xid for condition in conditions for xid in condition.xids)),
         "others": _listed(dict.fromkeys(process for condition in conditions for process in condition.others)),
         **batch_summary(batches),
@@ -119,7 +122,8 @@ def batch_summary(batches: Sequence[Batch]) -> dict[str, Any]:
     """Return the columns in which a measurement, or a process of a confirmation, summarizes its batches.
 
     The clock is the median over the batches whose samples count. Temperature, power and slowdowns are the worst of all
-    batches, because they also explain why some were rejected.
+    batches, because they also explain why some were rejected. The numbers come from those that batches are stored with,
+    so that a server that receives the batches computes the same.
     """
     clocks = _known(batch.conditions.sm_clock_hz for batch in batches if not batch.rejected)
     slowdowns = {slowdown for batch in batches for slowdown in batch.conditions.slowdowns}
@@ -133,7 +137,7 @@ def batch_summary(batches: Sequence[Batch]) -> dict[str, Any]:
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in map(number, values) if value is not None]
+    return [float(value) for value in map(_seven_digits, values) if value is not None]
 
 
 def _listed(items: Iterable[object]) -> str:

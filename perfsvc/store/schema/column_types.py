@@ -170,9 +170,18 @@ class FreeText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
         """Convert a text from Python to the database; characters that the database cannot store are replaced."""
-        if value is None or (value.isascii() and "\0" not in value):  # nearly every text: nothing to replace
-            return value
-        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return None if value is None else self.storable(value)
+
+    @staticmethod
+    def storable(text: str) -> str:
+        """Return a text with other characters in place of those that a database cannot store."""
+        if text.isascii() and "\0" not in text:  # nearly every text: nothing to replace
+            return text
+        return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Return a function that converts a value from the driver to Python."""
+        return readable_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
 
 class Word(TypeDecorator[StrEnum]):

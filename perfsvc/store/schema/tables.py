@@ -244,7 +244,7 @@ class Measurements(Base):
     sm_clock_hz: ColumnElement[float | None]
     temperature_c: ColumnElement[float | None]
     power_w: ColumnElement[float | None]
-    slowdowns: ColumnElement[str | None]
+    slowdowns: ColumnElement[str] = column(server_default="")
     rejected_batches: ColumnElement[int] = column(server_default="0")
     ecc_errors: ColumnElement[int] = column(server_default="0")
     xids: ColumnElement[str] = column(server_default="")

@@ -1,6 +1,7 @@
 """The details in the history of a case agree with those of the run's summary, which pandas computes."""
 
 import math
+import sqlite3
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 
@@ -98,3 +99,11 @@ def test_a_commit_keeps_the_order_and_the_metrics_of_its_measurements(store):
     assert [(one.case, one.replica) for one in stored] == [(one.case, one.replica) for one in measured]
     energy = dict(zip(*(store.measurements.columns([run])[name] for name in ("replica", "metrics")), strict=True))
     assert {replica: metrics["energy_j"] for replica, metrics in energy.items()} == {0: 1.0, 1: 2.0, 2: 3.0}
+
+
+def test_a_run_whose_rows_name_no_environment_has_no_details(store):
+    put(store, entries())
+    with sqlite3.connect(store.database.engine.url.database) as connection:
+        connection.execute("UPDATE measurements SET environment_id = 999")
+    (row,) = history(store, FAST.id, None)
+    assert row.details is None

@@ -311,7 +311,7 @@ def test_a_damaged_kind_of_a_device_changes_no_verdict(place, new_story, caplog)
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
-@pytest.mark.parametrize("column", ["benchmark", "variant", "point"])
+@pytest.mark.parametrize("column", ["benchmark", "variant", "point", "name"])
 def test_a_blob_in_place_of_a_name_is_read_as_text(place, new_story, caplog, column):
     with Store.open(place) as store:
         story = new_story(store)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown, Status
-from perfsvc.store.measurements.batches import DAMAGED, USUAL, pack_batches, unpack_batches
+from perfsvc.store.measurements.batches import DAMAGED, USUAL, batch_summary, pack_batches, unpack_batches
 from perfsvc.store.schema.column_types import report_damaged
 
 CALM = Conditions(sm_clock_hz=1.5e9, memory_clock_hz=2.5e9, temperature_c=40.0, power_w=300.0)
@@ -187,3 +187,21 @@ def test_usual_values_at_the_end_of_a_batch_take_no_space():
     blob = pack_batches([Batch((1.0,), blocked=True, kept_ahead=True, busy_s=0.25), Batch((2.0,), busy_s=0.5)])
     assert json.loads(zlib.decompress(blob)) == [[1, 0.25], [1, 0.5, None, None, None, None, False, None]]
     assert len(USUAL) == 13
+
+
+def test_a_server_that_receives_the_batches_computes_the_same_summary():
+    reading = Conditions(sm_clock_hz=1981234567.8, temperature_c=61.123456789, power_w=651.12345678)
+    batches = (Batch((1.0,), conditions=reading), Batch((1.0,), conditions=replace(reading, sm_clock_hz=1.9e9 / 7)))
+    assert batch_summary(unpack_batches(pack_batches(batches), (1.0, 1.0))) == batch_summary(batches)
+
+
+def test_more_memory_errors_than_the_column_holds_are_stored_as_the_most(story, stored):
+    many = Conditions(ecc_errors=2**31 - 1)
+    (first, second) = stored(Batch((1.0,), conditions=many), Batch((1.0,), conditions=many))
+    assert (first.conditions, second.conditions) == (many, many)
+    assert story.execute("SELECT ecc_errors FROM measurements") == [(2**31 - 1,)]
+
+
+def test_odd_values_of_a_batch_are_stored_so_that_they_can_be_read():
+    (found,) = unpack_batches(pack_batches([Batch((1.0,), busy_s=nan, rejected="\udcff\0")]))
+    assert (found.busy_s, found.rejected) == (0.0, "\\udcff\N{REPLACEMENT CHARACTER}")
