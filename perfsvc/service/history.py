@@ -120,10 +120,8 @@ def _center(values: Sequence[float]) -> float:
 def _details(store: Store, row: HistoryRow) -> RunDetails | None:
     """Return the details of a row: what the store holds, besides the time, about the row's case in the row's run.
 
-    None if damaged references keep the store from reading any row of the case.
-
     They agree with ``frames.details`` of the run's summary. The rows of one case need no pandas, whose import takes
-    longer than the command.
+    longer than the command. Return None if damaged references keep the store from reading any row of the case.
     """
     rows = _measured(store, row, {row.case})
     if not rows:

@@ -212,7 +212,7 @@ def judging(database: str, nights: int) -> Iterator[tuple[str, float]]:
             yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run, threshold=None))
         yield "judging a night with a new case", judging_a_new_case(store, nights)
         histories = [timed(lambda: store.series.case_history("b0/v1[n=64]")) for _ in range(20)]
-        yield "history of a case, median of 20", median(histories)
+        yield "history of a case", median(histories)
         yield "the runs to compare with", timed(lambda: store.runs.newest(1))
         for of in (" of new cases", ""):  # a night stores cases anew only if the suite has new ones
             yield f"storing {ENTRIES_A_COMMIT} measurements{of}, in one commit", writing(store, nights)
