@@ -19,10 +19,10 @@ def parse_duration(text: str, *, zero: bool = False) -> float:
     """Return the seconds of ``90s``, ``20m``, ``1h30m`` or ``90d``; zero is an error unless ``zero`` is set."""
     match = _DURATION.fullmatch(text.strip())
     if not match or not any(match.groups()):
-        raise ValueError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+        raise ValueError(f"{text!r} is no duration; write 90s, 1h30m or 90d")
     seconds = sum(float(amount or 0) * scale for amount, scale in zip(match.groups(), _SCALES, strict=True))
     if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
-        raise ValueError(f"{text!r} is no possible duration; write 90s, 20m or 1h30m")
+        raise ValueError(f"{text!r} is no possible duration; write 90s, 1h30m or 90d")
     return seconds
 
 

@@ -110,7 +110,7 @@ def _age(name: str, what: str) -> options.Decorator:
 
 
 @command.command("prune")
-@_age("samples", "Keep the samples of measurements for this long: 90d. Their medians and intervals stay.")
+@_age("samples", "Keep the samples and batches of measurements for this long: 90d. The medians and intervals stay.")
 @_age("binaries", "Keep binaries for this long after their last run.")
 @_age("profiles", "Keep Nsight Compute's reports for this long. Their metrics stay.")
 @_age("nights", "Keep nights and their files for this long. Their runs stay.")

@@ -57,9 +57,9 @@ def _seconds(value: object, *, zero: bool) -> float:
     """
     if isinstance(value, str) and not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", value.strip(), re.ASCII):
         return units.parse_duration(value, zero=zero)
-    seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 20m or 1h30m")
+    seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 1h30m or 90d")
     if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
-        raise ValueError(f"{value} is no possible duration; write 90s, 20m or 1h30m")
+        raise ValueError(f"{value} is no possible duration; write 90s, 1h30m or 90d")
     return seconds
 
 

@@ -24,6 +24,7 @@ from perfsvc.model.cases import (
 from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import (
     ALWAYS,
+    DEVICE_KINDS,
     JOINS_GPUS,
     PARTS,
     Conditions,
@@ -139,6 +140,7 @@ __all__ = [
     "AT_ONCE",
     "AUXILIARY",
     "BEYOND",
+    "DEVICE_KINDS",
     "ENERGY",
     "FIRST_RUNS",
     "JOINS_GPUS",

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal, get_args
+
+DeviceKind = Literal["cuda", "cpu", "fake", "host"]
+"""What a device is; ``host`` is the processor of a machine on which another tool measured."""
+
+DEVICE_KINDS: Final = frozenset(get_args(DeviceKind))
 
 
 class Slowdown(StrEnum):
@@ -28,7 +33,6 @@ class DeviceInfo:
     its GPUs with ``+``, its numbers are those of one GPU, and its lead is the first GPU.
 
     Attributes:
-        kind: ``host`` is the processor of a machine on which another tool measured.
         spec: the value of ``--device`` that selects exactly this device (``cuda:GPU-5e…``, ``cpu``,
             ``fake:script.json``); empty for a device on which another tool measured.
         target: what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
@@ -36,7 +40,7 @@ class DeviceInfo:
             the memory of another one.
     """
 
-    kind: Literal["cuda", "cpu", "fake", "host"]
+    kind: DeviceKind
     spec: str
     uuid: str
     model: str

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
 
 from perfsvc.model import (
+    DEVICE_KINDS,
     MEMORY,
     PEAK_NAMES,
     CacheState,
@@ -41,9 +42,6 @@ from perfsvc.store.schema.tables import (
 
 CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]]
 """The time of each case in seconds, by GPU and run: of a lineage of cases, in a cache state, with a binary."""
-
-KINDS = frozenset({"cuda", "cpu", "fake", "host"})
-"""The kinds of devices (``DeviceInfo.kind``)."""
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
@@ -446,7 +444,7 @@ def put_device(connection: Connection, info: DeviceInfo) -> None:
 
 def _kind(stored: str) -> Any:
     """Return the kind of a device; what stands for a damaged kind is the kind of nearly all devices."""
-    if stored in KINDS:
+    if stored in DEVICE_KINDS:
         return stored
     report_damaged(f"the kind {stored[:40]!r} of a device")
     return "cuda"

@@ -24,17 +24,25 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
+from perfsvc.model import (
+    DEVICE_KINDS,
+    FullEnvironment,
+    Instruction,
+    ProfiledKernel,
+    PythonCode,
+    Reason,
+    ReplayRecord,
+    digest,
+)
 from perfsvc.model.codec import decode
-from perfsvc.store.devices import KINDS
 from perfsvc.store.keeping.tables import Table
-from perfsvc.store.measurements.batches import DAMAGED, unpack_batches
+from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.schema.all_tables import all_tables, metadata
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
 from perfsvc.store.schema.column_types import Word
 from perfsvc.store.schema.engine import SQLITE, Database
 from perfsvc.store.schema.judging_tables import ConfirmationRuns
-from perfsvc.store.schema.samples import unpack_array
+from perfsvc.store.schema.samples import DAMAGED, unpack_array
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
@@ -85,7 +93,7 @@ def _as_json_object(text: str) -> None:
 
 
 def _as_kind(text: str) -> None:
-    if text not in KINDS:
+    if text not in DEVICE_KINDS:
         raise ValueError(f"no device is of kind {text!r}")
 
 

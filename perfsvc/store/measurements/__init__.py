@@ -4,7 +4,6 @@ Samples are stored as blobs: little-endian float32, compressed with zlib. A floa
 rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
-import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,7 +31,7 @@ from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEnt
 from perfsvc.store.schema.column_types import number, report_damaged
 from perfsvc.store.schema.engine import Database, new_ids
 from perfsvc.store.schema.environments import environment_id
-from perfsvc.store.schema.samples import pack, unpack_array
+from perfsvc.store.schema.samples import DAMAGED, pack, unpack_array
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
@@ -188,10 +187,6 @@ class MeasurementStore:
         """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
         with self._database.writing() as connection:
             put_noise(connection, run, noise)
-
-
-DAMAGED = (zlib.error, ValueError, TypeError)
-"""What unpacking a damaged blob raises."""
 
 
 def readable_samples(blob: bytes, case: Case | str) -> NDArray[np.float32] | None:

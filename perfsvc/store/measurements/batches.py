@@ -17,11 +17,8 @@ from sqlalchemy import Connection, select
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown
 from perfsvc.store.schema.column_types import FreeText, number, report_damaged
-from perfsvc.store.schema.samples import decompressed
+from perfsvc.store.schema.samples import DAMAGED, decompressed
 from perfsvc.store.schema.tables import Cases, Devices, Measurements
-
-DAMAGED: Final = (zlib.error, ValueError, TypeError, OverflowError, RecursionError)
-"""What unpacking a damaged blob raises."""
 
 USUAL: Final[tuple[Any, ...]] = (0, 0, None, None, None, None, True, True, "", (), 0, (), ())
 """The usual value at each place of a batch."""

@@ -16,11 +16,10 @@ from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Series, S
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import present_cases_of, reasons_of_exclusion
 from perfsvc.store.histories import changes
-from perfsvc.store.measurements import DAMAGED
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, columns_by_run
-from perfsvc.store.schema.samples import unpack_array, unpack_together
+from perfsvc.store.schema.samples import DAMAGED, unpack_array, unpack_together
 from perfsvc.store.schema.shared_reading import Columns, numbers
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics
 

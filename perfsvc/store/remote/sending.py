@@ -1,6 +1,5 @@
 """Whole runs, read to send them to the server of another host."""
 
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,13 +16,13 @@ from perfsvc.model import (
 )
 from perfsvc.store.cases import CASE_COLUMNS, case_of
 from perfsvc.store.devices import DeviceStore
-from perfsvc.store.measurements.batches import DAMAGED, unpack_batches
+from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
 from perfsvc.store.runs import ENDED, RunStore
 from perfsvc.store.schema.column_types import copying
 from perfsvc.store.schema.engine import Database, damaged
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
-from perfsvc.store.schema.samples import unpack
+from perfsvc.store.schema.samples import DAMAGED, unpack
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
@@ -212,5 +211,5 @@ def _short(blob: bytes | None) -> tuple[float, ...]:
         return ()
     try:
         return tuple(float(f"{sample:.9g}") for sample in unpack(blob))
-    except (zlib.error, ValueError) as error:
+    except DAMAGED as error:
         raise damaged("a blob of samples") from error

@@ -2,11 +2,15 @@
 
 import zlib
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 _DTYPE = np.dtype("<f4")
+DAMAGED: Final = (zlib.error, ValueError, TypeError, OverflowError, RecursionError)
+"""What unpacking a damaged blob of samples or of batches raises."""
+
 MOST_SAMPLES = 1 << 25
 """More samples than the message of a worker can hold; a forged blob of a few MB could otherwise fill the memory."""
 

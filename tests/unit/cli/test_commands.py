@@ -258,7 +258,7 @@ def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
     ("option", "written", "possible"),
     [
         *(
-            ("--budget", bad, "write 90s, 20m or 1h30m")
+            ("--budget", bad, "write 90s, 1h30m or 90d")
             for bad in ("0s", "-5m", "20", "", "1x", "m", "s90", "9" * 400 + "h")
         ),
         *(("--precision", bad, "write 0.2% or 0.002") for bad in ("0", "-1%", "100%", "nan", "x")),

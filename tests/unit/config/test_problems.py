@@ -134,13 +134,13 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(error_of, content
         ("[run]\non = 'ray://head'", 2, "run.on: 'ray://head' is no cluster", "write ray://head:10001"),
         ("[run]\nselect = ['///']", 2, "run.select[1]: '///' can match no case", "write benchmark"),
         ("[run]\npoints = 'all'", 2, "run.points: 'all' is not 'smoke' or 'full'", 'write points = "full"'),
-        ("[run]\nbudget = '5 hours'", 2, "run.budget: '5 hours' is no duration", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = 0", 2, "run.budget: 0 is no possible duration", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = inf", 2, "run.budget: inf is no possible duration", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = nan", 2, "run.budget: nan is no possible duration", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = true", 2, "run.budget: True is no duration", "write 90s, 20m or 1h30m"),
-        ("[run.budget]\nx = 1", 1, "run.budget: {'x': 1} is no duration", "write 90s, 20m or 1h30m"),
-        ("[nightly]\nwait = '-1s'", 2, "nightly.wait: '-1s' is no duration", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = '5 hours'", 2, "run.budget: '5 hours' is no duration", "write 90s, 1h30m or 90d"),
+        ("[run]\nbudget = 0", 2, "run.budget: 0 is no possible duration", "write 90s, 1h30m or 90d"),
+        ("[run]\nbudget = inf", 2, "run.budget: inf is no possible duration", "write 90s, 1h30m or 90d"),
+        ("[run]\nbudget = nan", 2, "run.budget: nan is no possible duration", "write 90s, 1h30m or 90d"),
+        ("[run]\nbudget = true", 2, "run.budget: True is no duration", "write 90s, 1h30m or 90d"),
+        ("[run.budget]\nx = 1", 1, "run.budget: {'x': 1} is no duration", "write 90s, 1h30m or 90d"),
+        ("[nightly]\nwait = '-1s'", 2, "nightly.wait: '-1s' is no duration", "write 90s, 1h30m or 90d"),
         ("[run]\nprecision = 3", 2, "run.precision: '3' has no unit, and would be 300%", "write 0.2% or 0.002"),
         ("[run]\nprecision = []", 2, "run.precision: [] is no share", "write 0.2%"),
         (
@@ -188,7 +188,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_lines(error_of):
         "perfsvc.toml:4: [confirm] has no key 'enabld'",
         "  cure: write enabled",
         "perfsvc.toml:5: confirm.budget: 'x' is no duration",
-        "  cure: write 90s, 20m or 1h30m",
+        "  cure: write 90s, 1h30m or 90d",
     ]
 
 
@@ -248,7 +248,7 @@ def test_a_folder_and_a_missing_or_unreadable_file_are_reported(folder, monkeypa
             "set PERFSVC_RUN__ENERGY=false",
         ),
         ("PERFSVC_RUN__SELECT", "[a", "run.select: '[a' is not an array", "set PERFSVC_RUN__SELECT="),
-        ("PERFSVC_RUN__BUDGET", "x", "run.budget: 'x' is no duration", "write 90s, 20m or 1h30m"),
+        ("PERFSVC_RUN__BUDGET", "x", "run.budget: 'x' is no duration", "write 90s, 1h30m or 90d"),
         ("PERFSVC_THRESHOLDS", '[{chnge = "1%"}]', "thresholds[1] has no key 'chnge'", "write change"),
         ("PERFSVC_NOTIFY__TARGETS__TEAM", "a b", "notify.targets.team: it is no name", "write a name here"),
     ],

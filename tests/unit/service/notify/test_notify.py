@@ -84,6 +84,17 @@ class Nights:
         self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
         self.store.nights.end(night, RunState.FINISHED, 0)
 
+    def bodies(self, *days):
+        """Let nights of these days notify one target; return the text of each message, None if there is none."""
+        bodies = []
+        for day in days:
+            night, notifier = self.begin("", day=day), FakeNotifier()
+            self.notify(night, notifier, {"me": "MY_URL"})
+            self.end(night)
+            (body,) = [message.body for _, message in notifier.sent] or [None]
+            bodies.append(body)
+        return bodies
+
     def measure(self, night, verdict, *, finding=False, series=SERIES):
         """Store a run of a night with a verdict on one case, and with a finding if wanted."""
         run = self.store.runs.begin(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
@@ -200,26 +211,18 @@ def test_nights_killed_before_their_notification_are_reported_by_the_next_night_
         killed = nights.begin("", day=day)
         nights.store.nights.put_stage(killed, StageRow("run", 11, StageState.RUNNING, STARTED))
         nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    for day in (2, 3):
-        night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.notify(night, notifier, {"me": "MY_URL"})
-        nights.end(night)
-        bodies = [message.body for _, message in notifier.sent]
-        assert len(bodies) == (day == 2)
-        assert all("run: the night was killed or stopped at this stage (in night 2)" in body for body in bodies)
-        assert not any("(in night 1)" in body for body in bodies)
+    first, second = nights.bodies(*(2, 3))
+    assert "run: the night was killed or stopped at this stage (in night 2)" in first
+    assert "(in night 1)" not in first
+    assert second is None
 
 
 def test_what_failed_in_a_killed_night_is_reported_by_the_next_night_once(nights):
     killed = nights.begin("the disk is full")
     nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    for day in (1, 2):
-        night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.notify(night, notifier, {"me": "MY_URL"})
-        nights.end(night)
-        bodies = [message.body for _, message in notifier.sent]
-        assert len(bodies) == (day == 1)
-        assert all("the disk is full (in night 1)" in body for body in bodies)
+    first, second = nights.bodies(*(1, 2))
+    assert "the disk is full (in night 1)" in first
+    assert second is None
 
 
 def test_what_failed_in_a_killed_night_is_not_repeated_if_people_know_it(nights):
@@ -236,13 +239,9 @@ def test_what_failed_in_a_killed_night_is_not_repeated_if_people_know_it(nights)
 def test_a_night_killed_before_its_first_stage_is_reported_by_the_next_night_once(nights):
     killed = nights.begin("", stages=False)
     nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    for day in (1, 2):
-        night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.notify(night, notifier, {"me": "MY_URL"})
-        nights.end(night)
-        bodies = [message.body for _, message in notifier.sent]
-        assert len(bodies) == (day == 1)
-        assert all("lock: the night was killed or stopped before this stage (in night 1)" in body for body in bodies)
+    first, second = nights.bodies(*(1, 2))
+    assert "lock: the night was killed or stopped before this stage (in night 1)" in first
+    assert second is None
 
 
 def test_a_night_begins_with_the_stage_that_messages_name():
