@@ -3,10 +3,9 @@
 import ast
 import re
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "perfsvc"
@@ -37,21 +36,20 @@ def rooms_of_the_picture() -> set[str]:
 
 
 def rooms_of_the_layers() -> set[str]:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     return {room.strip() for layer in layers for room in layer.split("|")}
 
 
 @cache
 def nodes_of(source: Path) -> tuple[ast.AST, ...]:
-    """The parts of a file's program that this module looks at: imports and calls. All tests share them."""
+    """The parts of a file's program that this module looks at: classes, imports and calls. All tests share them."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return (*classes, *(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)))
 
 
-@cache
 def imports_of(source: Path) -> frozenset[str]:
     """The top-level names of the packages that a file imports anywhere, inside functions as well."""
     imported: set[str] = set()
@@ -63,30 +61,34 @@ def imports_of(source: Path) -> frozenset[str]:
     return frozenset(imported)
 
 
-def test_every_room_is_in_the_picture_and_every_room_of_the_picture_exists():
-    assert rooms_of_the_package() == rooms_of_the_picture()
+def sources() -> dict[str, Path]:
+    return {source.relative_to(PACKAGE).as_posix(): source for source in PACKAGE.rglob("*.py")}
 
 
-def test_every_room_has_a_layer():
-    assert {room.removesuffix("/").removesuffix(".py") for room in rooms_of_the_package()} == rooms_of_the_layers()
+def test_the_picture_and_the_layers_have_every_room_and_no_other():
+    rooms = rooms_of_the_package()
+    assert rooms == rooms_of_the_picture()
+    assert {room.removesuffix("/").removesuffix(".py") for room in rooms} == rooms_of_the_layers()
 
 
-@pytest.mark.parametrize("package", OWNERS)
-def test_a_heavy_package_is_imported_by_its_owner_alone(package):
-    importers = {
-        source.relative_to(PACKAGE).as_posix() for source in PACKAGE.rglob("*.py") if package in imports_of(source)
-    }
-    assert not {path for path in importers if not path.startswith(OWNERS[package])}
+def test_a_heavy_package_is_imported_by_its_owner_alone():
+    imported = [(path, package) for path, source in sources().items() for package in imports_of(source)]
+    assert [(path, name) for path, name in imported if not path.startswith(OWNERS.get(name, ""))] == []
 
 
-@pytest.mark.parametrize("source", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_no_file_is_longer_than_five_hundred_lines(source):
-    assert len(source.read_text(encoding="utf-8").splitlines()) <= 500
+def test_no_file_is_longer_than_five_hundred_lines():
+    lengths = {path: len(source.read_text(encoding="utf-8").splitlines()) for path, source in sources().items()}
+    assert {path: length for path, length in lengths.items() if length > 500} == {}
 
 
 def test_no_folder_but_the_commands_has_more_than_eighteen_files():
     folders = [folder for folder in (PACKAGE, *PACKAGE.rglob("*/")) if folder != PACKAGE / "cli"]
     assert not [folder for folder in folders if len(list(folder.glob("*.py"))) > 18]
+
+
+def test_a_class_name_exists_once_in_the_package():
+    names = Counter(node.name for source in sources().values() for node in nodes_of(source) if hasattr(node, "bases"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 WRITERS = {
@@ -126,10 +128,5 @@ def writes_a_file(call: ast.Call) -> bool:
 
 
 def test_files_are_written_by_one_module():
-    writers = {
-        source.relative_to(PACKAGE).as_posix()
-        for source in PACKAGE.rglob("*.py")
-        for node in nodes_of(source)
-        if isinstance(node, ast.Call) and writes_a_file(node)
-    }
-    assert writers == set(WRITERS)
+    calls = [(path, node) for path, source in sources().items() for node in nodes_of(source)]
+    assert {path for path, call in calls if isinstance(call, ast.Call) and writes_a_file(call)} == set(WRITERS)

@@ -24,56 +24,48 @@ def report(*dependencies):
 
 UNKNOWN = {"name": "numpy", "skip_reason": "not found"}
 SAFE = {"name": "click", "version": "8", "vulns": []}
-VULNERABLE = {
-    "name": "jinja2",
-    "version": "1",
-    "vulns": [{"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2"]}],
-}
+FLAW = {"id": "PYSEC-1", "aliases": ["CVE-1"], "fix_versions": ["2"]}
+VULNERABLE = {"name": "jinja2", "version": "1", "vulns": [FLAW]}
 
 
-def test_packages_that_no_service_knows_are_not_checked(audit, capsys):
+def test_the_next_service_is_asked_if_the_first_knows_nothing(audit, capsys):
     assert audit.packages([("pypi", report(UNKNOWN)), ("osv", "")]) == audit.UNCHECKED
     printed = capsys.readouterr().out
     assert "pypi knows none of 1 packages" in printed
     assert "NOT CHECKED" in printed
-
-
-def test_the_next_service_is_asked_if_the_first_knows_nothing(audit, capsys):
     assert audit.packages([("pypi", report(UNKNOWN)), ("osv", report(SAFE, UNKNOWN))]) == 0
     printed = capsys.readouterr().out
     assert "1 of 2 packages compared with the advisories of osv" in printed
     assert "not checked: numpy" in printed
 
 
-def test_a_vulnerability_fails_unless_it_is_excepted_with_a_reason(audit, capsys):
+def test_a_vulnerability_fails_unless_it_is_excepted_and_an_exception_without_one_fails(audit, capsys):
     assert audit.packages([("pypi", report(SAFE, VULNERABLE))]) == 1
     assert "jinja2 1: PYSEC-1, mended in 2: VULNERABLE" in capsys.readouterr().out
     audit.VULNERABILITIES = {"CVE-1": "no template of strangers is rendered"}
     assert audit.packages([("pypi", report(SAFE, VULNERABLE))]) == 0
     assert "excepted: no template" in capsys.readouterr().out
+    assert audit.packages([("pypi", report(SAFE))]) == 1  # an exception for nothing
 
 
-def test_an_exception_for_no_package_fails(audit):
-    audit.VULNERABILITIES = {"CVE-9": "old"}
-    assert audit.packages([("pypi", report(SAFE))]) == 1
+STATUS = {
+    "run(text, shell=True)": 1,
+    "run(text, shell=True)  # noqa: S602": 1,
+    "run(text, shell=True)  # noqa: S603 - a list": 1,
+    "run(text, shell=True)  # noqa: S602 - the text is ours": 0,
+    "run(text, shell=True)  # noqa: PLW1510, S602 - the text is ours": 0,
+    "run(text, shell=True)  # nosec": 1,
+}
 
 
-@pytest.mark.parametrize(
-    ("line", "status"),
-    [
-        ("run(text, shell=True)", 1),
-        ("run(text, shell=True)  # noqa: S602", 1),
-        ("run(text, shell=True)  # noqa: S603 - a list", 1),
-        ("run(text, shell=True)  # noqa: S602 - the text is ours", 0),
-        ("run(text, shell=True)  # noqa: PLW1510, S602 - the text is ours", 0),
-        ("run(text, shell=True)  # nosec", 1),
-    ],
-)
-def test_a_finding_of_bandit_needs_a_reason_for_its_own_rule(audit, tmp_path, line, status):
+def test_a_finding_of_bandit_needs_a_reason_for_its_own_rule(audit, tmp_path):
     audit.ROOT, audit.RULES, audit.LINES = tmp_path, {}, {}
-    (tmp_path / "risky.py").write_text(f"import subprocess\n{line}\n")
-    found = {"errors": [], "results": [FINDING], "metrics": {"_totals": {"loc": 2}}}
-    assert audit.code(found, [tmp_path / "risky.py"]) == status
+    risky, status = tmp_path / "risky.py", {}
+    for line in STATUS:
+        risky.write_text(f"import subprocess\n{line}\n")
+        found = {"errors": [], "results": [FINDING], "metrics": {"_totals": {"loc": 2}}}
+        status[line] = audit.code(found, [risky])
+    assert status == STATUS
 
 
 def test_an_exception_that_bandit_needs_no_more_and_a_file_that_it_cannot_read_fail(audit):

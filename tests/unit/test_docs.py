@@ -7,13 +7,11 @@ import re
 import shlex
 import subprocess
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 
 import click
-import pytest
 
 from perfsvc import model
 from perfsvc.cli import cli
@@ -73,16 +71,16 @@ def test_every_command_is_documented_and_every_documented_command_exists():
     assert set(SECTIONS) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_of_a_command_is_documented_and_every_documented_option_exists(name):
-    assert documented(SECTIONS[name]) == words_of(COMMANDS[name])
+def test_every_option_of_a_command_is_documented_and_every_documented_option_exists():
+    words = {name: words_of(command) for name, command in COMMANDS.items()}
+    assert {name: documented(SECTIONS[name]) for name in COMMANDS} == words
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_and_its_options_have_help(name):
-    command = COMMANDS[name]
-    assert command.help
-    assert not [option.name for option in command.params if isinstance(option, click.Option) and not option.help]
+def test_a_command_and_its_options_have_help():
+    options = [(name, item) for name, command in COMMANDS.items() for item in command.params]
+    options = [(name, item.name) for name, item in options if isinstance(item, click.Option) and not item.help]
+    assert options == []
+    assert [name for name, command in COMMANDS.items() if not command.help] == []
 
 
 def typed(page: Path) -> list[list[str]]:
@@ -102,10 +100,14 @@ def parse(group: click.Group, arguments: list[str]) -> None:
         command.make_parser(click.Context(command)).parse_args(arguments[1:])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_command_that_a_page_types_can_be_typed(page):
-    for arguments in typed(page):
-        parse(cli, arguments)
+def test_every_command_that_a_page_types_can_be_typed():
+    wrong = []
+    for place, arguments in [(page.name, arguments) for page in PAGES for arguments in typed(page)]:
+        try:
+            parse(cli, arguments)
+        except click.UsageError as error:
+            wrong.append((place, arguments, error.message))
+    assert wrong == []
 
 
 # --- docs/reference/glossary.md ---------------------------------------------------------------------------------------
@@ -131,46 +133,40 @@ def names_of_the_model() -> set[str]:
     return aliases | {item.__name__ for item in CLASSES}
 
 
-def test_the_glossary_is_short_enough_to_be_read():
-    assert len(ENTRIES) <= MOST_WORDS
+def test_the_glossary_is_short_and_no_word_stands_twice():
+    words = {word for word, _, _ in ENTRIES}
+    assert len(ENTRIES) == len(words) <= MOST_WORDS
 
 
 def test_every_class_of_the_glossary_exists():
     assert {name for _, name, _ in ENTRIES if name} <= names_of_the_model()
 
 
-@pytest.mark.parametrize("choice", [item for item in CLASSES if issubclass(item, StrEnum)])
-def test_a_page_explains_each_value_of_a_choice(choice):
-    values = {member.value for member in choice}
-    in_glossary = [meaning for _, name, meaning in ENTRIES if name == choice.__name__]
-    pages = in_glossary or [text_of(page) for page in REFERENCE]
-    assert any(values <= set(re.findall(r"`([\w ]+)`", page)) for page in pages)
+def test_a_page_explains_each_value_of_a_choice():
+    meanings = {name: set(re.findall(r"`([\w ]+)`", meaning)) for _, name, meaning in ENTRIES if name}
+    pages = [set(re.findall(r"`([\w ]+)`", text_of(page))) for page in REFERENCE]
+    choices = {item.__name__: {member.value for member in item} for item in CLASSES if issubclass(item, StrEnum)}
+    explained = {
+        name: any(values <= words for words in ([meanings[name]] if name in meanings else pages))
+        for name, values in choices.items()
+    }
+    assert explained == dict.fromkeys(choices, True)
 
 
-def test_no_word_stands_twice():
-    words = [word for word, _, _ in ENTRIES]
-    assert len(words) == len(set(words))
-
-
-def used(word: str, name: str | None) -> bool:
-    """Whether the code outside the model names the class, or any code uses the word."""
-    pattern = rf"\b{name}\b" if name else rf"\b{word.replace(' ', '[ _]?')}(?:s|es)?\b"
-    return any(
-        re.search(pattern, text_of(source), 0 if name else re.IGNORECASE)
-        for source in (ROOT / "perfsvc").rglob("*.py")
-        if not name or source.parent != MODEL
-    )
-
-
-@pytest.mark.parametrize(("word", "name"), [(word, name) for word, name, _ in ENTRIES])
-def test_the_code_uses_each_word(word, name):
-    assert used(word, name)
-
-
-def test_a_class_name_exists_once_in_the_package():
-    statements = [node for source in (ROOT / "perfsvc").rglob("*.py") for node in ast.parse(text_of(source)).body]
-    names = Counter(node.name for node in statements if isinstance(node, ast.ClassDef))
-    assert [name for name, count in names.items() if count > 1] == []
+def test_the_code_uses_each_word():
+    """The code outside the model names the class of a word, or any code uses the word."""
+    code = {source: text_of(source) for source in (ROOT / "perfsvc").rglob("*.py")}
+    beside = "\n".join(text for source, text in code.items() if source.parent != MODEL)
+    everywhere = "\n".join(code.values()).lower()
+    unused = [
+        word
+        for word, name, _ in ENTRIES
+        if not re.search(
+            rf"\b{name}\b" if name else rf"\b{word.lower().replace(' ', '[ _]?')}(?:s|es)?\b",
+            beside if name else everywhere,
+        )
+    ]
+    assert unused == []
 
 
 # --- docs/decisions.md -----------------------------------------------------------------------------------------------
@@ -200,13 +196,14 @@ def links(page: Path) -> list[str]:
     return [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", target)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_relative_link_of_a_page_resolves(page):
-    for link in links(page):
-        path, _, relative_to = link.partition("#")
-        target = page.parent / path if path else page
-        assert target.exists(), link
-        assert not relative_to or relative_to in headings(target), link
+def resolves(page: Path, link: str) -> bool:
+    path, _, heading = link.partition("#")
+    target = page.parent / path if path else page
+    return target.exists() and (not heading or heading in headings(target))
+
+
+def test_every_relative_link_of_a_page_resolves():
+    assert [(page.name, link) for page in PAGES for link in links(page) if not resolves(page, link)] == []
 
 
 def quick_start() -> list[str]:
@@ -222,37 +219,39 @@ def test_the_first_screen_shows_real_times():
     assert all(re.search(r"\d (?:ns|µs|ms|s)\b", line) for line in results)
 
 
-def test_the_quick_start_is_two_blocks_the_main_job_and_the_tests():
+def test_the_quick_start_is_two_blocks_the_main_job_and_the_tests_with_all_that_they_need():
     main_job, tests = quick_start()
     assert "perfsvc run --device cpu" in main_job
     assert "pytest" in tests
-
-
-def test_each_block_of_the_quick_start_sets_up_all_that_it_needs():
-    for block in quick_start():
+    for block in (main_job, tests):
         assert block.startswith("python3 -m venv .venv")
         assert "pip install" in block
         assert not re.search(r"^\s*\$ ", block, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("pull", "code"), [(0, 0), (0, 1), (1, None)])
-def test_the_crontab_line_runs_and_mails_what_failed(tmp_path, pull, code):
-    (line,) = re.findall(r"^15 2 \* \* \*  (.*)$", text_of(DOCS / "how-to" / "schedule.md"), re.MULTILINE)
+def mailed(folder: Path, line: str, pull: int, code: int | None) -> tuple[str, str | None]:
+    """Run the line with stand-ins that end with these codes; return the log of the night, and what was mailed."""
     programs = {
         "bin/git": f"echo pulled; exit {pull}",
         "bin/mail": 'printf "%s\\n" "$@" >mailed; cat >>mailed',
         ".venv/bin/perfsvc": f'printf "%s\\n" "$@"; exit {code}',
     }
     for name, script in programs.items():
-        place = tmp_path / name
+        place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"#!/bin/sh\n{script}\n")
         place.chmod(0o755)
+    command = line.replace("\\%", "%").replace("/srv/kernels", str(folder))
+    subprocess.run(["sh", "-c", command], env={"PATH": f"{folder}/bin:/usr/bin:/bin"}, check=code == 0)
+    message = folder / "mailed"
+    return (folder / "nightly.log").read_text(), message.read_text() if message.exists() else None
+
+
+def test_the_crontab_line_runs_and_mails_what_failed(tmp_path):
+    (line,) = re.findall(r"^15 2 \* \* \*  (.*)$", text_of(DOCS / "how-to" / "schedule.md"), re.MULTILINE)
     assert not re.search(r"(?<!\\)%", line)  # cron would end the command there
-    command = line.replace("\\%", "%").replace("/srv/kernels", str(tmp_path))
-    subprocess.run(["sh", "-c", command], env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}, check=code == 0)
-    mailed = (tmp_path / "mailed").read_text() if (tmp_path / "mailed").exists() else None
-    log = (tmp_path / "nightly.log").read_text()
-    if pull == 0:
-        assert log == "pulled\nnightly\n"
-    assert mailed == (f"-s\nperfsvc ended with 1\nteam@example.com\n{log}" if pull or code else None)
+    head, log = "-s\nperfsvc ended with 1\nteam@example.com\n", "pulled\nnightly\n"
+    assert mailed(tmp_path / "done", line, 0, 0) == (log, None)
+    assert mailed(tmp_path / "slower", line, 0, 1) == (log, f"{head}{log}")
+    log, message = mailed(tmp_path / "not-pulled", line, 1, None)
+    assert message == f"{head}{log}"

@@ -15,7 +15,6 @@ from perfsvc.installation import install_command, reinstall_command, upgrade_com
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ASKED_FOR = ("cpu", "cuda", "export", "nightly", "nvcc", "plot", "postgresql", "profile")
 PIP = f"{sys.executable} -m pip install"
 
 
@@ -38,12 +37,12 @@ def installed(monkeypatch):
     return install
 
 
-@pytest.mark.parametrize("extra", ASKED_FOR)
-def test_the_install_command_names_every_package_of_an_extra_and_this_python(extra):
-    command = install_command(extra)
-    assert command.startswith(f"{PIP} ")
-    for requirement in PROJECT["optional-dependencies"][extra]:
-        assert requirement.split(">")[0] in command
+def test_the_install_command_names_every_package_of_an_extra_and_this_python():
+    for extra in ("cpu", "cuda", "export", "nightly", "nvcc", "plot", "postgresql", "profile"):
+        command = install_command(extra)
+        assert command.startswith(f"{PIP} ")
+        for requirement in PROJECT["optional-dependencies"][extra]:
+            assert requirement.split(">")[0] in command
 
 
 def test_an_editable_checkout_is_named_as_such(installed):
@@ -53,11 +52,13 @@ def test_an_editable_checkout_is_named_as_such(installed):
     assert upgrade_command() == f"git -C {ROOT} pull && {PIP} --upgrade -e {ROOT}"
 
 
-def test_an_installed_checkout_is_named_by_its_folder(installed, tmp_path):
+def test_an_installed_checkout_is_named_by_its_folder_unless_it_is_gone(installed, tmp_path):
     checkout = tmp_path / "my checkout"
     checkout.mkdir()
     installed(checkout.as_uri(), package=tmp_path / "site-packages" / "perfsvc")
     assert install_command("plot") == f"{PIP} '{checkout}[plot]'"
+    checkout.rmdir()
+    assert install_command("plot") == f"{PIP} 'perfsvc[plot]'"
 
 
 def test_a_package_from_an_index_is_named_by_its_name(installed, tmp_path):
@@ -65,11 +66,6 @@ def test_a_package_from_an_index_is_named_by_its_name(installed, tmp_path):
     assert install_command("plot") == f"{PIP} 'perfsvc[plot]'"
     assert reinstall_command() == f"{PIP} --force-reinstall perfsvc"
     assert upgrade_command() == f"{PIP} --upgrade perfsvc"
-
-
-def test_a_checkout_that_is_gone_is_not_named(installed, tmp_path):
-    installed((tmp_path / "gone").as_uri(), package=tmp_path / "perfsvc")
-    assert install_command("plot") == f"{PIP} 'perfsvc[plot]'"
 
 
 def test_a_checkout_on_the_path_without_an_installation_is_named(monkeypatch):

@@ -12,26 +12,6 @@ from perfsvc.suite.arrays import make_arrays
 
 SUITE = discover(installation.data_folder("kernels"))
 SMOKE = SUITE.resolve(Selection(), "smoke")[0]
-EVERY_FILE = pytest.mark.parametrize("file", SUITE.benchmarks, ids=lambda file: file.name)
-EVERY_VARIANT = pytest.mark.parametrize("spec", SMOKE, ids=lambda spec: spec.case.id)
-
-LADDERS = {
-    "all_reduce",
-    "constant_memory",
-    "dot",
-    "jit",
-    "matmul",
-    "matmul_bf16",
-    "matmul_split",
-    "matmul_tf32",
-    "matrix_add",
-    "overlap",
-    "peer_copy",
-    "pitched",
-    "sum_of_cubes",
-    "transpose",
-    "vector_add",
-}
 
 
 def launches(spec):
@@ -40,41 +20,34 @@ def launches(spec):
 
 def test_no_benchmark_has_a_problem():
     assert SUITE.problems == ()
-
-
-def test_every_ladder_is_there():
-    assert {file.name for file in SUITE.benchmarks} >= LADDERS
-
-
-SEVERAL_GPUS = {spec.case.benchmark for spec in SMOKE if spec.gpus > 1}
-
-
-@EVERY_FILE
-def test_a_ladder_has_rungs_with_full_points_and_a_smoke_point(file):
-    listed = [one for one in SUITE.cases if one.bench == file.path]
-    assert len({one.case.variant for one in listed}) >= (2 if file.name in SEVERAL_GPUS else 3)
-    assert {one.points for one in listed} == {"smoke", "full"}
-
-
-def test_the_id_that_the_design_names_exists():
     assert "transpose/tiled-TILE32-PAD1[n=4096]" in {listed.case.id for listed in SUITE.cases}
 
 
-@EVERY_FILE
-def test_every_file_begins_with_what_makes_it_fast_or_slow(file):
-    sources = [path for path in file.path.parent.rglob("*.cu*") if path.is_file()]
-    assert all(source.read_text(encoding="utf-8").startswith("// ") for source in sources)
-    assert file.text.startswith('"""')
+def test_a_ladder_has_rungs_with_full_points_and_a_smoke_point():
+    several_gpus = {spec.case.benchmark for spec in SMOKE if spec.gpus > 1}
+    for file in SUITE.benchmarks:
+        listed = [one for one in SUITE.cases if one.bench == file.path]
+        assert len({one.case.variant for one in listed}) >= (2 if file.name in several_gpus else 3), file.name
+        assert {one.points for one in listed} == {"smoke", "full"}, file.name
 
 
-@EVERY_VARIANT
-def test_arrays_of_the_smoke_point_have_the_declared_shapes(spec):
-    inputs, expected = make_arrays(spec)
-    for buffer in spec.buffers:
-        made = expected if buffer.role is Role.OUTPUT else inputs
-        if buffer.role is not Role.SCRATCH:
-            assert part_of(made, buffer).shape == buffer.array.shape
-    assert all(np.isfinite(array).all() for array in (*inputs.values(), *expected.values()))
+def test_every_file_begins_with_what_makes_it_fast_or_slow():
+    texts = {file.path: ('"""', file.text) for file in SUITE.benchmarks}
+    sources = [path for file in SUITE.benchmarks for path in file.path.parent.rglob("*.cu*") if path.is_file()]
+    texts |= {path: ("// ", path.read_text(encoding="utf-8")) for path in sources}
+    assert [path for path, (beginning, text) in texts.items() if not text.startswith(beginning)] == []
+
+
+@pytest.mark.parametrize("name", sorted({spec.case.benchmark for spec in SMOKE}))
+def test_arrays_of_the_smoke_point_have_the_declared_shapes_and_inputs_are_no_zeros(name):
+    for spec in (spec for spec in SMOKE if spec.case.benchmark == name):
+        inputs, expected = make_arrays(spec)
+        for buffer in spec.buffers:
+            made = expected if buffer.role is Role.OUTPUT else inputs
+            if buffer.role is not Role.SCRATCH:
+                assert part_of(made, buffer).shape == buffer.array.shape, spec.case
+        assert all(np.isfinite(array).all() for array in (*inputs.values(), *expected.values())), spec.case
+        assert all(np.count_nonzero(array) > 0.9 * array.size for array in inputs.values()), spec.case
 
 
 def part_of(arrays, buffer):
@@ -85,36 +58,33 @@ def part_of(arrays, buffer):
     return arrays[part.array][part.start : part.stop] if part.stop else arrays[part.array]
 
 
-@EVERY_VARIANT
-def test_inputs_are_no_zeros(spec):
-    inputs, _ = make_arrays(spec)
-    assert all(np.count_nonzero(array) > 0.9 * array.size for array in inputs.values())
+def arguments_of(source, entry):
+    """The number of arguments with which a source defines a kernel, None without it."""
+    text = source.read_text(encoding="utf-8")
+    declared = re.search(rf'extern "C" __global__ void [^;{{]*?\b{entry}\((.*?)\) \{{', text, re.DOTALL)
+    return declared and len(declared[1].split(","))
 
 
-@EVERY_VARIANT
-def test_a_source_defines_the_entries_that_are_launched_with_as_many_arguments(spec):
-    for step in launches(spec):
-        source = spec.units[step.module].source.read_text(encoding="utf-8")
-        declared = re.search(rf'extern "C" __global__ void [^;{{]*?\b{step.entry}\((.*?)\) \{{', source, re.DOTALL)
-        assert declared is not None
-        assert len(declared[1].split(",")) == len(step.args)
+def test_a_source_defines_the_entries_that_are_launched_with_as_many_arguments():
+    every = {(spec.units[step.module].source, step.entry, len(step.args)) for spec in SMOKE for step in launches(spec)}
+    assert [(path, entry, count) for path, entry, count in every if arguments_of(path, entry) != count] == []
 
 
-@EVERY_VARIANT
-def test_the_smoke_point_is_no_multiple_of_a_side_of_any_block(spec):
-    sizes = [value for _, value in spec.case.point if isinstance(value, int)]
-    for step in launches(spec):
-        assert all(size % side for size in sizes for side in step.block if side > 1)
+def test_the_smoke_point_is_no_multiple_of_a_side_of_any_block():
+    for spec in SMOKE:
+        sizes = [value for _, value in spec.case.point if isinstance(value, int)]
+        sides = [side for step in launches(spec) for side in step.block if side > 1]
+        assert all(size % side for size in sizes for side in sides), spec.case
 
 
-@pytest.mark.parametrize("name", sorted({spec.case.benchmark for spec in SMOKE if spec.kind is Kind.KERNEL}))
-def test_work_counts_each_array_once(name):
+def test_work_counts_each_array_once():
     """What is read may be laid out with gaps, or be an argument; some variant has it as it is."""
-    specs = [spec for spec in SMOKE if spec.case.benchmark == name]
-    work = specs[0].work
-    written = {bytes_of(spec, Role.OUTPUT) for spec in specs}
-    assert written == {work.written_bytes} or (specs[0].gpus > 1 and work.written_bytes in written)
-    assert work.read_bytes in {bytes_of(spec, Role.INPUT) for spec in specs}
+    for name in {spec.case.benchmark for spec in SMOKE if spec.kind is Kind.KERNEL}:
+        specs = [spec for spec in SMOKE if spec.case.benchmark == name]
+        work = specs[0].work
+        written = {bytes_of(spec, Role.OUTPUT) for spec in specs}
+        assert written == {work.written_bytes} or (specs[0].gpus > 1 and work.written_bytes in written), name
+        assert work.read_bytes in {bytes_of(spec, Role.INPUT) for spec in specs}, name
 
 
 def bytes_of(spec, role):

@@ -40,27 +40,16 @@ def files_below(folder: Path) -> set[Path]:
     }
 
 
-@pytest.mark.parametrize("folder", TRAVELLERS)
-def test_a_folder_that_travels_has_files_and_all_are_in_the_wheel(names, folder):
-    files = files_below(ROOT / folder)
-    assert files
-    assert {f"perfsvc/data/{folder}/{path.as_posix()}" for path in files} <= names
+def test_every_file_of_the_package_and_of_the_folders_that_travel_is_in_the_wheel(names):
+    folders = {f"data/{folder}/": ROOT / folder for folder in TRAVELLERS} | {"": ROOT / "perfsvc"}
+    files = {place: files_below(folder) for place, folder in folders.items()}
+    assert [place for place, found in files.items() if not found] == []
+    assert {f"perfsvc/{place}{path.as_posix()}" for place, found in files.items() for path in found} <= names
+    assert {"perfsvc/build/cpu/cuda_on_cpu.h", "perfsvc/py.typed"} <= names
 
 
-def test_every_file_of_the_package_is_in_the_wheel(names):
-    assert {f"perfsvc/{path.as_posix()}" for path in files_below(ROOT / "perfsvc")} <= names
-
-
-def test_the_header_that_runs_cuda_on_the_cpu_is_in_the_wheel(names):
-    assert "perfsvc/build/cpu/cuda_on_cpu.h" in names
-
-
-def test_the_wheel_holds_nothing_but_the_package_and_its_metadata(names):
+def test_the_wheel_holds_nothing_but_the_package_its_metadata_and_its_licence(names):
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"perfsvc"}
-
-
-def test_the_wheel_carries_its_licence_and_says_that_it_is_typed(names):
-    assert "perfsvc/py.typed" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
@@ -73,9 +62,9 @@ def test_a_wheel_in_an_empty_folder_finds_what_travels_with_it(wheel, tmp_path):
     assert found.splitlines() == [str(tmp_path / "site" / "perfsvc" / "data" / name) for name in TRAVELLERS]
 
 
-def test_help_imports_no_heavy_package():
+def test_help_and_units_import_no_heavy_package():
     script = (
-        "import sys; from perfsvc.cli import cli; cli(['--help'], standalone_mode=False); "
+        "import sys, perfsvc.units; from perfsvc.cli import cli; cli(['--help'], standalone_mode=False); "
         f"print('heavy:', *sorted({HEAVY!r} & set(sys.modules)))"
     )
     assert run_python(script).splitlines()[-1].split() == ["heavy:"]

@@ -28,38 +28,29 @@ k = [[1],
  t = '\\'
 last = true'''
 
+PATHS = {
+    2: "suite",
+    3: "quo.ted",
+    7: "run",
+    8: "run/devices",
+    9: "run/devices/0",
+    10: "run/devices/1 run/devices/2",
+    12: "run/a run/a/b run/a/b/x run/a/b/y run/a/b/y/0 run/a/b/y/1 run/a/b/y/1/z",
+    13: "thresholds thresholds/0",
+    14: "thresholds/0/change",
+    15: "thresholds/1",
+    17: "thresholds/1/change",
+    18: "thresholds/1/sub",
+    19: "thresholds/1/sub/k thresholds/1/sub/k/0 thresholds/1/sub/k/0/0",
+    20: "thresholds/1/sub/k/1 thresholds/1/sub/k/1/0 thresholds/1/sub/k/1/1 thresholds/1/sub/k/1/1/0",
+    21: "notify notify/targets",
+    22: "notify/targets/t",
+    23: "notify/targets/last",
+}
 LINES = {
-    ("suite",): 2,
-    ("quo.ted",): 3,
-    ("run",): 7,
-    ("run", "devices"): 8,
-    ("run", "devices", 0): 9,
-    ("run", "devices", 1): 10,
-    ("run", "devices", 2): 10,
-    ("run", "a"): 12,
-    ("run", "a", "b"): 12,
-    ("run", "a", "b", "x"): 12,
-    ("run", "a", "b", "y"): 12,
-    ("run", "a", "b", "y", 0): 12,
-    ("run", "a", "b", "y", 1): 12,
-    ("run", "a", "b", "y", 1, "z"): 12,
-    ("thresholds",): 13,
-    ("thresholds", 0): 13,
-    ("thresholds", 0, "change"): 14,
-    ("thresholds", 1): 15,
-    ("thresholds", 1, "change"): 17,
-    ("thresholds", 1, "sub"): 18,
-    ("thresholds", 1, "sub", "k"): 19,
-    ("thresholds", 1, "sub", "k", 0): 19,
-    ("thresholds", 1, "sub", "k", 0, 0): 19,
-    ("thresholds", 1, "sub", "k", 1): 20,
-    ("thresholds", 1, "sub", "k", 1, 0): 20,
-    ("thresholds", 1, "sub", "k", 1, 1): 20,
-    ("thresholds", 1, "sub", "k", 1, 1, 0): 20,
-    ("notify",): 21,
-    ("notify", "targets"): 21,
-    ("notify", "targets", "t"): 22,
-    ("notify", "targets", "last"): 23,
+    tuple(int(key) if key.isdigit() else key for key in path.split("/")): line
+    for line, paths in PATHS.items()
+    for path in paths.split()
 }
 
 

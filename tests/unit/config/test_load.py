@@ -51,36 +51,39 @@ def test_a_variable_takes_precedence_over_the_file_and_the_file_over_the_default
     assert [loaded.given(key) for key in keys] == [True, True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "key", "expected"),
-    [
-        ("RUN__DEVICES", "cpu cuda:0,2", "devices", ("cpu", "cuda:0,2")),
-        ("RUN__DEVICES", '["cpu"]', "devices", ("cpu",)),
-        ("RUN__SELECT", '["a/b c"]', "select", ("a/b c",)),
-        ("RUN__ENERGY", "true", "energy", True),
-        ("RUN__BUDGET", "20m", "budget", 1200.0),
-        ("RUN__LIMIT", "20", "limit", 20.0),
-        ("RUN__PRECISION", "1%", "precision", 0.01),
-        ("RUN__POINTS", "smoke", "points", "smoke"),
-    ],
-)
-def test_a_variable_can_set_a_value_of_every_type(monkeypatch, name, value, key, expected):
-    monkeypatch.setenv(f"PERFSVC_{name}", value)
-    assert getattr(load().settings.run, key) == expected
+VARIABLES = {
+    ("RUN__DEVICES", "cpu cuda:0,2"): ("cpu", "cuda:0,2"),
+    ("RUN__DEVICES", '["cpu"]'): ("cpu",),
+    ("RUN__SELECT", '["a/b c"]'): ("a/b c",),
+    ("RUN__ENERGY", "true"): True,
+    ("RUN__BUDGET", "20m"): 1200.0,
+    ("RUN__LIMIT", "20"): 20.0,
+    ("RUN__PRECISION", "1%"): 0.01,
+    ("RUN__POINTS", "smoke"): "smoke",
+}
+
+
+def test_a_variable_can_set_a_value_of_every_type(monkeypatch):
+    found = {}
+    for name, value in VARIABLES:
+        with monkeypatch.context() as patched:
+            patched.setenv(f"PERFSVC_{name}", value)
+            found[name, value] = getattr(load().settings.run, name.removeprefix("RUN__").lower())
+    assert found == VARIABLES
 
 
 def test_tables_of_the_file_and_the_environment_are_merged(monkeypatch):
     write('[notify.targets]\nteam = "TEAM_URL"\n')
     monkeypatch.setenv("PERFSVC_NOTIFY__TARGETS__BOB", "BOB_URL")
+    monkeypatch.setenv("PERFSVC_NOTIFY__ROUTE", '[{targets = "team", owner = "jane"}]')
+    monkeypatch.setenv("PERFSVC_THRESHOLDS", '[{cases = "dot", change = "5%"}]')
     loaded = load()
     assert loaded.settings.notify.targets == {"team": "TEAM_URL", "bob": "BOB_URL"}
     assert loaded.origins["notify.targets.team"] == "perfsvc.toml:2"
     assert loaded.origins["notify.targets.bob"] == "PERFSVC_NOTIFY__TARGETS__BOB"
-
-
-def test_a_variable_sets_rules_as_toml(monkeypatch):
-    monkeypatch.setenv("PERFSVC_THRESHOLDS", '[{cases = "dot", change = "5%"}]')
-    (rule,) = load().settings.thresholds
+    assert loaded.settings.notify.route[0].owner == "jane"
+    assert loaded.origins["notify.route.0"] == "PERFSVC_NOTIFY__ROUTE"
+    (rule,) = loaded.settings.thresholds
     assert (rule.cases, rule.metric, rule.change) == ("dot", "*", 0.05)
 
 
@@ -96,20 +99,18 @@ def test_the_nearest_file_is_used_and_its_paths_count_from_its_folder(folder_her
     assert (settings.nightly.folder, settings.dashboard.folder) == (folder_here / "a/b/nights", Path("/srv/site"))
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
-        ("sqlite:///x.db", "sqlite:///{}/x.db"),
-        ("sqlite:////x.db", "sqlite:////x.db"),
-        ("postgresql://me@host/x", "postgresql://me@host/x"),
-        (":memory:", ":memory:"),
-    ],
-)
-def test_a_relative_database_counts_from_the_folder_of_the_file(folder_here, monkeypatch, written, expected):
-    write(f"database = {written!r}")
+def test_a_relative_database_counts_from_the_folder_of_the_file(folder_here, monkeypatch):
+    databases = {
+        "sqlite:///x.db": f"sqlite:///{folder_here}/x.db",
+        "sqlite:////x.db": "sqlite:////x.db",
+        "postgresql://me@host/x": "postgresql://me@host/x",
+        ":memory:": ":memory:",
+    }
     Path("below").mkdir()
     monkeypatch.chdir("below")
-    assert load().settings.database == expected.format(folder_here)
+    for written, expected in databases.items():
+        write(f"database = {written!r}", "../perfsvc.toml")
+        assert load().settings.database == expected
 
 
 def test_the_default_suite_is_the_kernels_folder_beside_the_file(folder_here, monkeypatch):
@@ -127,14 +128,6 @@ def test_no_file_is_found_in_a_folder_that_was_removed(monkeypatch):
     assert load().path is None
 
 
-def test_stored_settings_are_restored_unchanged():
-    write(
-        '[run]\nbudget = "1h"\nselect = ["a"]\n[[thresholds]]\nchange = "5%"\n[notify]\ntargets = {team = "TEAM_URL"}\n'
-    )
-    settings = load().settings
-    assert Settings(**json.loads(json.dumps(settings.public()))) == settings
-
-
 def test_the_search_for_the_file_ends_at_the_top_of_a_repository(monkeypatch):
     write("")
     Path("repository/.git").mkdir(parents=True)
@@ -142,13 +135,13 @@ def test_the_search_for_the_file_ends_at_the_top_of_a_repository(monkeypatch):
     assert load().path is None
 
 
-@pytest.mark.parametrize("folder", [".", "below"])
-def test_a_link_to_a_missing_file_is_an_error(monkeypatch, folder):
+def test_a_link_to_a_missing_file_is_an_error(monkeypatch):
     Path("perfsvc.toml").symlink_to("missing.toml")
-    Path(folder).mkdir(exist_ok=True)
-    monkeypatch.chdir(folder)
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        load()
+    Path("below").mkdir()
+    for folder in (".", "below"):
+        monkeypatch.chdir(folder)
+        with pytest.raises(ConfigError, match="cannot be read: No such file"):
+            load()
 
 
 def test_a_link_to_a_missing_suite_selects_no_other_suite(folder_here):
@@ -157,30 +150,20 @@ def test_a_link_to_a_missing_suite_selects_no_other_suite(folder_here):
     assert load().settings.suite == Path("kernels")
 
 
-def test_a_file_of_another_user_is_used_only_if_it_is_named(folder_here, monkeypatch):
-    write("")
-    Path("below").mkdir()
-    monkeypatch.chdir("below")
-    monkeypatch.setattr(os, "getuid", lambda: (folder_here / "perfsvc.toml").stat().st_uid + 1)
-    if (folder_here / "perfsvc.toml").stat().st_uid == 0:
-        os.chown(folder_here / "perfsvc.toml", 12345, -1)
-    with pytest.raises(ConfigError, match="belongs to another user"):
-        load()
-    assert load(folder_here / "perfsvc.toml").path == folder_here / "perfsvc.toml"
-
-
-@pytest.mark.parametrize("what", ["file", "link"])
-def test_root_uses_no_file_and_no_link_of_another_user_in_a_parent_folder(folder_here, monkeypatch, what):
-    """As if root had typed a command below a folder like /tmp, in which another user had put the file or the link."""
+@pytest.mark.parametrize(("user", "what"), [("other", "file"), ("root", "file"), ("root", "link")])
+def test_a_file_or_link_of_another_user_in_a_parent_folder_is_used_only_if_it_is_named(
+    folder_here, monkeypatch, user, what
+):
+    """As if a command were typed below a folder like /tmp, in which another user had put the file or the link."""
     write("", "own.toml")
     (folder_here / "perfsvc.toml").symlink_to("own.toml")
     Path("below").mkdir()
     monkeypatch.chdir("below")
     theirs = folder_here / ("own.toml" if what == "file" else "perfsvc.toml")
-    here = theirs.lstat().st_uid
-    if here == 0:
+    if theirs.lstat().st_uid == 0:
         os.chown(theirs, 12345, -1, follow_symlinks=False)
-    monkeypatch.setattr(os, "getuid", lambda: 0)
+    uid = 0 if user == "root" else theirs.lstat().st_uid + 1
+    monkeypatch.setattr(os, "getuid", lambda: uid)
     with pytest.raises(ConfigError, match="belongs to another user"):
         load()
     assert load(folder_here / "perfsvc.toml").path == folder_here / "perfsvc.toml"
@@ -222,6 +205,10 @@ ROUTES = """
 targets = {team = "TEAM_URL", ops = "OPS_URL"}
 remind = "never"
 
+[run]
+budget = "1h"
+select = ["a"]
+
 [[notify.route]]
 targets = "ops"
 severity = ["failed", "missing"]
@@ -245,16 +232,6 @@ def test_routes_are_read_shown_and_restored():
     rows = {row.key: (row.value, row.origin) for row in shown(loaded)}
     assert rows["notify.remind"] == ('"never"', "perfsvc.toml:4")
     first = 'targets = ["ops"], cases = "*", severity = ["failed", "missing"]'
-    assert rows["notify.route[1]"] == (first, "perfsvc.toml:6")
+    assert rows["notify.route[1]"] == (first, "perfsvc.toml:10")
     assert rows["notify.route[2]"][0].endswith('at_least = "10%"')
     assert Settings(**json.loads(json.dumps(loaded.settings.public()))) == loaded.settings
-
-
-def test_a_variable_sets_routes(monkeypatch):
-    write('[notify]\ntargets = {team = "TEAM_URL"}')
-    monkeypatch.setenv("PERFSVC_NOTIFY__ROUTE", '[{targets = "team", owner = "jane"}]')
-    loaded = load()
-    assert (loaded.settings.notify.route[0].owner, loaded.origins["notify.route.0"]) == (
-        "jane",
-        "PERFSVC_NOTIFY__ROUTE",
-    )

@@ -74,16 +74,11 @@ def test_the_levels_are_those_of_the_clean_nights_of_the_suite_with_gaps_for_fai
     assert len(Backgrounds(store, later).of(finding()).levels) == 5
 
 
-def test_an_excluded_night_is_no_level(store):
+def test_an_excluded_night_is_no_level_and_any_metric_has_levels(store):
     for seconds in (1e-4, 9e-4, 2e-4):
         last = night(store, seconds)
     store.exclusions.exclude(2, None, reason="the GPU was shared", by="jane")
     assert Backgrounds(store, last).of(finding()).levels == (pytest.approx(1e-4), pytest.approx(2e-4))
-
-
-def test_any_metric_has_levels(store):
-    for seconds in (1e-4, 2e-4):
-        last = night(store, seconds)
     behind = Backgrounds(store, last).of(finding(CYCLES))
     assert (behind.series, behind.levels) == (CYCLES, (pytest.approx(1e5), pytest.approx(2e5)))
 
@@ -118,31 +113,21 @@ def repository(tmp_path):
     return folder, git("log", "--reverse", "--format=%h", "--abbrev=9")
 
 
-def test_the_commits_are_those_that_the_root_cause_names(store, repository):
+def test_the_commits_are_those_that_the_root_cause_names_the_newest_first(store, repository):
     folder, hashes = repository
     last = night(store, 1e-4, suite=str(folder))
-    behind = Backgrounds(store, last).of(finding(root_cause=f"{hashes[0]}..{hashes[6]}"))
-    assert [commit.subject for commit in behind.commits] == [f"commit {number}" for number in (6, 5, 4, 3, 2)]
-    assert (len(behind.commits), behind.commit_count) == (COMMITS, 6)
-    alone = Backgrounds(store, last).of(finding(root_cause=hashes[3]))
-    assert ([commit.subject for commit in alone.commits], alone.commit_count) == (["commit 3"], 1)
 
+    def behind(root_cause):
+        found = Backgrounds(store, last).of(finding(root_cause=root_cause))
+        return [commit.subject for commit in found.commits], found.commit_count
 
-def test_steps_have_the_commits_of_each_range_the_newest_first(store, repository):
-    folder, hashes = repository
-    last = night(store, 1e-4, suite=str(folder))
-    behind = Backgrounds(store, last).of(finding(root_cause=f"{hashes[0]}..{hashes[2]}, {hashes[4]}..{hashes[6]}"))
-    assert [commit.subject for commit in behind.commits] == [f"commit {number}" for number in (6, 5, 2, 1)]
-    assert behind.commit_count == 4
-
-
-@pytest.mark.parametrize(
-    "root_cause",
-    ["", "the code of run 7", "nvcc 13.0.88 → nvcc 14.0", "GPU GPU-1", "--output=x", "0000000..1111111", "HEAD"],
-)
-def test_a_root_cause_without_commits_that_are_here_has_none(store, repository, root_cause):
-    last = night(store, 1e-4, suite=str(repository[0]))
-    assert Backgrounds(store, last).of(finding(root_cause=root_cause)).commits == ()
+    assert behind(f"{hashes[0]}..{hashes[6]}") == ([f"commit {number}" for number in (6, 5, 4, 3, 2)], 6)
+    assert behind(hashes[3]) == (["commit 3"], 1)
+    steps = f"{hashes[0]}..{hashes[2]}, {hashes[4]}..{hashes[6]}"
+    assert behind(steps) == ([f"commit {number}" for number in (6, 5, 2, 1)], 4)
+    nowhere = ["the code of run 7", "nvcc 13.0.88 → nvcc 14.0", "GPU GPU-1", "--output=x", "0000000..1111111", "HEAD"]
+    assert [behind(root_cause) for root_cause in ("", *nowhere)] == [([], 0)] * 7
+    assert COMMITS == 5
 
 
 def test_a_suite_that_is_not_here_has_no_commits(store, tmp_path):

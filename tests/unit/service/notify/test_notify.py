@@ -84,14 +84,25 @@ class Nights:
         self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
         self.store.nights.end(night, RunState.FINISHED, 0)
 
-    def bodies(self, *days):
-        """Let nights of these days notify one target; return the text of each message, None if there is none."""
+    def kill(self, night, stage=None):
+        """End a night as if it was killed, perhaps at a stage."""
+        if stage is not None:
+            self.store.nights.put_stage(night, StageRow(*stage, StageState.RUNNING, STARTED))
+        self.store.nights.end(night, RunState.INTERRUPTED, None)
+
+    def bodies(self, *days, failed="", then=None):
+        """Let nights of these days notify one target; return the text of each message, "" if there is none.
+
+        ``then`` is called with each night after its end.
+        """
         bodies = []
         for day in days:
-            night, notifier = self.begin("", day=day), FakeNotifier()
+            night, notifier = self.begin(failed, day=day), FakeNotifier()
             self.notify(night, notifier, {"me": "MY_URL"})
             self.end(night)
-            (body,) = [message.body for _, message in notifier.sent] or [None]
+            if then:
+                then(night)
+            (body,) = [message.body for _, message in notifier.sent] or [""]
             bodies.append(body)
         return bodies
 
@@ -127,6 +138,15 @@ def nights(store):
     return Nights(store)
 
 
+def undelivered(nights, *faults):
+    """End a night whose message the team did not get; return the night, and its notifier."""
+    night, notifier = nights.begin(), FakeNotifier({"fake://team": faults})
+    with pytest.raises(NotSentError):
+        nights.notify(night, notifier)
+    nights.end(night)
+    return night, notifier
+
+
 def test_each_target_gets_the_message_once(nights):
     night, notifier = nights.begin(), FakeNotifier()
     assert nights.notify(night, notifier) == "sent to me, team"
@@ -134,18 +154,15 @@ def test_each_target_gets_the_message_once(nights):
     (message,) = {message for _, message in notifier.sent}
     assert message.title == "stage page failed"
     assert "the disk is full" in message.body
-
-
-def test_a_repeated_notification_sends_nothing(nights):
-    night, notifier = nights.begin(), FakeNotifier()
-    nights.notify(night, notifier)
     assert nights.notify(night, notifier) == "nothing new"
     assert len(notifier.sent) == 2
 
 
-def test_a_night_without_news_sends_nothing_and_makes_no_notifier(nights):
+def test_without_news_of_the_configured_kinds_or_without_targets_nothing_is_sent_and_no_notifier_made(nights):
     assert nights.notify(nights.begin(failed=""), None) == "nothing new"
     assert nights.store.messages.of_night(1) == []
+    assert nights.notify(nights.begin(), None, about=("new",)) == "nothing new"
+    assert nights.notify(nights.begin(), None, targets={}) == "no messages are sent: notify.targets is empty"
 
 
 def test_the_failure_of_the_night_before_is_not_reported_again(nights):
@@ -158,12 +175,6 @@ def test_the_failure_of_the_night_before_is_not_reported_again(nights):
     assert nights.notify(nights.begin("another reason", day=2), notifier) == "sent to me, team"
 
 
-def test_the_news_of_a_killed_night_is_sent_by_the_next(nights):
-    killed = nights.begin()
-    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    assert nights.notify(nights.begin(day=1), FakeNotifier()) == "sent to me, team"
-
-
 def test_a_failure_stays_known_after_a_night_of_another_host(nights):
     for night in (nights.begin(), nights.begin("", day=1, host="other")):
         nights.notify(night, FakeNotifier())
@@ -171,77 +182,48 @@ def test_a_failure_stays_known_after_a_night_of_another_host(nights):
     assert nights.notify(nights.begin(day=2), None) == "nothing new"
 
 
-def test_a_failure_after_the_notification_is_reported_by_the_next_night_once(nights):
-    for day in range(3):
-        night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.notify(night, notifier, {"me": "MY_URL"})
-        pruning = StageRow("prune", 12, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
-        nights.store.nights.put_stage(night, pruning)
-        nights.end(night)
-        bodies = [message.body for _, message in notifier.sent]
-        assert len(bodies) == (day == 1)
-        assert all("prune: the database is locked (in night 1)" in body for body in bodies)
+KILLED_AFTER_NOTIFYING = {
+    "prune: the database is locked (in night 1)": lambda nights, night: nights.store.nights.put_stage(
+        night, StageRow("prune", 12, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
+    ),
+    "prune: the night was killed or stopped at this stage (in night 1)": lambda nights, night: nights.kill(
+        night, ("prune", 12)
+    ),
+    "notify: the night was killed or stopped after this stage (in night 1)": lambda nights, night: nights.kill(night),
+}
 
 
-def test_a_night_killed_after_the_notification_is_reported_by_the_next_night_once(nights):
-    for day in range(3):
-        night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.notify(night, notifier, {"me": "MY_URL"})
-        nights.end(night)
-        nights.store.nights.put_stage(night, StageRow("prune", 12, StageState.RUNNING, STARTED))
-        nights.store.nights.end(night, RunState.INTERRUPTED, None)
-        bodies = [message.body for _, message in notifier.sent]
-        assert len(bodies) == (day == 1)
-        assert all("prune: the night was killed or stopped at this stage (in night 1)" in body for body in bodies)
-
-
-def test_a_night_killed_between_its_notification_and_its_pruning_is_reported_by_the_next_night_once(nights):
-    for day in range(3):
-        night, notifier = nights.begin("", day=day), FakeNotifier()
-        nights.notify(night, notifier, {"me": "MY_URL"})
-        nights.end(night)
-        nights.store.nights.end(night, RunState.INTERRUPTED, None)
-        bodies = [message.body for _, message in notifier.sent]
-        assert len(bodies) == (day == 1)
-        assert all("notify: the night was killed or stopped after this stage (in night 1)" in body for body in bodies)
+@pytest.mark.parametrize("text", KILLED_AFTER_NOTIFYING)
+def test_what_fails_or_is_killed_after_the_notification_is_reported_by_the_next_night_once(nights, text):
+    first, second, third = nights.bodies(0, 1, 2, then=lambda night: KILLED_AFTER_NOTIFYING[text](nights, night))
+    assert (first, third) == ("", "")
+    assert text in second
 
 
 def test_nights_killed_before_their_notification_are_reported_by_the_next_night_once(nights):
     for day in (0, 1):
-        killed = nights.begin("", day=day)
-        nights.store.nights.put_stage(killed, StageRow("run", 11, StageState.RUNNING, STARTED))
-        nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    first, second = nights.bodies(*(2, 3))
+        nights.kill(nights.begin("", day=day), ("run", 11))
+    first, second = nights.bodies(2, 3)
     assert "run: the night was killed or stopped at this stage (in night 2)" in first
     assert "(in night 1)" not in first
-    assert second is None
-
-
-def test_what_failed_in_a_killed_night_is_reported_by_the_next_night_once(nights):
-    killed = nights.begin("the disk is full")
-    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    first, second = nights.bodies(*(1, 2))
-    assert "the disk is full (in night 1)" in first
-    assert second is None
-
-
-def test_what_failed_in_a_killed_night_is_not_repeated_if_people_know_it(nights):
-    known = nights.begin("the disk is full")
-    nights.notify(known, FakeNotifier())
-    nights.end(known)
-    killed = nights.begin("the disk is full", day=1)
-    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    night, notifier = nights.begin("the disk is full", day=2), FakeNotifier()
-    nights.notify(night, notifier, {"me": "MY_URL"})
-    assert not any("the disk is full" in message.body for _, message in notifier.sent)
+    assert second == ""
 
 
 def test_a_night_killed_before_its_first_stage_is_reported_by_the_next_night_once(nights):
-    killed = nights.begin("", stages=False)
-    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
-    first, second = nights.bodies(*(1, 2))
+    nights.kill(nights.begin("", stages=False))
+    first, second = nights.bodies(1, 2)
     assert "lock: the night was killed or stopped before this stage (in night 1)" in first
-    assert second is None
+    assert second == ""
+
+
+def test_what_failed_in_a_killed_night_is_reported_by_the_next_night_once_unless_people_know_it(nights):
+    nights.kill(nights.begin("the disk is full"))
+    first, second = nights.bodies(1, 2)
+    assert "the disk is full (in night 1)" in first
+    assert second == ""
+    nights.bodies(3, failed="the GPU is gone")
+    nights.kill(nights.begin("the GPU is gone", day=4))
+    assert "the GPU is gone" not in "".join(nights.bodies(5, failed="the GPU is gone"))
 
 
 def test_a_night_begins_with_the_stage_that_messages_name():
@@ -251,15 +233,12 @@ def test_a_night_begins_with_the_stage_that_messages_name():
 def test_killed_nights_of_two_hosts_are_both_reported_and_no_night_that_a_person_resumed(nights):
     stopped = [nights.begin("", host=host) for host in ("host", "other", "resumed")]
     for night in stopped:
-        nights.store.nights.put_stage(night, StageRow("run", 11, StageState.RUNNING, STARTED))
-        nights.store.nights.end(night, RunState.INTERRUPTED, None)
+        nights.kill(night, ("run", 11))
     nights.store.nights.resume(stopped[2])
     again = STARTED + timedelta(days=1, hours=20)
     nights.store.nights.put_stage(stopped[2], StageRow("run", 11, StageState.RUNNING, again))
-    night, notifier = nights.begin("", day=2), FakeNotifier()
-    nights.notify(night, notifier, {"me": "MY_URL"})
-    ((_, message),) = notifier.sent
-    assert [f"(in night {number})" in message.body for number in stopped] == [True, True, False]
+    (body,) = nights.bodies(2)
+    assert [f"(in night {number})" in body for number in stopped] == [True, True, False]
 
 
 def test_another_host_does_not_report_that_a_night_still_prunes(nights):
@@ -284,7 +263,7 @@ def test_a_night_killed_after_another_host_has_notified_is_reported_by_the_next(
     nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
     nights.notify(here, None)
     nights.end(here)
-    nights.store.nights.end(elsewhere, RunState.INTERRUPTED, None)
+    nights.kill(elsewhere)
     for day, sent in ((1, "sent to me, team"), (2, "nothing new")):
         night = nights.begin("", day=day)
         assert nights.notify(night, FakeNotifier()) == sent
@@ -294,7 +273,7 @@ def test_a_night_killed_after_another_host_has_notified_is_reported_by_the_next(
 def test_a_killed_night_is_reported_once_even_with_a_wrong_clock(nights):
     killed = nights.begin("")
     nights.measure(killed, Verdict.REGRESSION, finding=True)
-    nights.store.nights.end(killed, RunState.INTERRUPTED, None)
+    nights.kill(killed)
     with transaction(nights.store.database.engine, writes=True) as connection:
         connection.execute(text("UPDATE nights SET finished_at = '2099-01-01 00:00:00.000000'"))
     for day, host, sent in ((1, "host", "sent to me, team"), (2, "host", "nothing new"), (3, "other", "nothing new")):
@@ -303,23 +282,16 @@ def test_a_killed_night_is_reported_once_even_with_a_wrong_clock(nights):
         nights.end(night)
 
 
-def test_a_case_that_still_fails_is_not_reported_again_after_a_night_without_a_run(nights):
-    for day, sent in ((0, "sent to me, team"), (1, "nothing new"), (3, "nothing new")):
+def test_a_case_that_still_fails_is_not_reported_again_after_a_night_without_a_run_or_under_a_new_name(nights):
+    renamed = replace(SERIES, case=replace(SERIES.case, variant="gamma", formerly=("beta",)))
+    for day, series in ((0, SERIES), (1, SERIES), (3, SERIES), (5, renamed)):
         night = nights.begin("", day=day)
-        nights.measure(night, Verdict.BROKEN)
-        assert nights.notify(night, FakeNotifier()) == sent
+        nights.measure(night, Verdict.BROKEN, series=series)
+        assert nights.notify(night, FakeNotifier()) == ("nothing new" if day else "sent to me, team")
         nights.end(night)
         lost = nights.begin("no device answers" if day else "", day=day + 1)
         nights.notify(lost, FakeNotifier())
         nights.end(lost)
-
-
-def test_only_the_configured_kinds_of_news_are_sent(nights):
-    assert nights.notify(nights.begin(), None, about=("new",)) == "nothing new"
-
-
-def test_without_targets_no_message_is_sent(nights):
-    assert nights.notify(nights.begin(), None, targets={}) == "no messages are sent: notify.targets is empty"
 
 
 def test_a_message_that_did_not_arrive_is_tried_again_with_backoff_and_the_same_key(nights):
@@ -343,10 +315,7 @@ def test_a_refused_message_is_not_tried_again_in_the_same_night(nights):
 
 
 def test_an_undelivered_message_is_sent_the_next_night_before_its_own(nights):
-    first, notifier = nights.begin(), FakeNotifier({"fake://team": ("down",) * len(PAUSES_S)})
-    with pytest.raises(NotSentError):
-        nights.notify(first, notifier)
-    nights.end(first)
+    first, notifier = undelivered(nights, *("down",) * len(PAUSES_S))
     second = nights.begin("another reason", day=1)
     assert nights.notify(second, notifier) == "sent to team, me"
     keys = [message.key for address, message in notifier.sent if address == "fake://team"]
@@ -354,41 +323,21 @@ def test_an_undelivered_message_is_sent_the_next_night_before_its_own(nights):
 
 
 def test_a_night_without_news_sends_an_undelivered_message(nights):
-    first, notifier = nights.begin(), FakeNotifier({"fake://team": ("refuse",)})
-    with pytest.raises(NotSentError):
-        nights.notify(first, notifier)
-    nights.end(first)
+    _, notifier = undelivered(nights, "refuse")
     assert nights.notify(nights.begin(failed="", day=1), notifier) == "sent to team"
 
 
-def test_a_case_that_still_fails_under_a_new_name_is_not_reported_again(nights):
-    renamed = replace(SERIES, case=replace(SERIES.case, variant="gamma", formerly=("beta",)))
-    for day, series, sent in ((0, SERIES, "sent to me, team"), (1, renamed, "nothing new")):
-        night = nights.begin("", day=day)
-        nights.measure(night, Verdict.BROKEN, series=series)
-        assert nights.notify(night, FakeNotifier()) == sent
-        nights.end(night)
-
-
 def test_a_refused_message_does_not_block_later_ones(nights):
-    first, notifier = nights.begin(), FakeNotifier({"fake://team": ("refuse", "refuse")})
-    with pytest.raises(NotSentError):
-        nights.notify(first, notifier)
-    nights.end(first)
+    _, notifier = undelivered(nights, "refuse", "refuse")
     second = nights.begin("another reason", day=1)
     with pytest.raises(NotSentError, match="404"):
         nights.notify(second, notifier)
-    assert [message.key for address, message in notifier.sent if address == "fake://team"] == [
-        key_of(nights.store, second)
-    ]
+    keys = [message.key for address, message in notifier.sent if address == "fake://team"]
+    assert keys == [key_of(nights.store, second)]
 
 
 def test_the_other_messages_of_a_target_that_hangs_are_not_tried(nights):
-    script = {"fake://team": ("hang",) * 100}
-    first, notifier = nights.begin(), FakeNotifier(script)
-    with pytest.raises(NotSentError):
-        nights.notify(first, notifier)
-    nights.end(first)
+    _, notifier = undelivered(nights, *("hang",) * 100)
     before = len(notifier.tried)
     with pytest.raises(NotSentError):
         nights.notify(nights.begin("another reason", day=1), notifier)
@@ -398,9 +347,8 @@ def test_the_other_messages_of_a_target_that_hangs_are_not_tried(nights):
 @pytest.mark.parametrize("addresses", [{"MY_URL": "fake://me"}, {"MY_URL": "fake://me", "TEAM_URL": " "}])
 def test_an_unset_variable_affects_its_target_only(nights, addresses):
     night, notifier = nights.begin(), FakeNotifier()
-    with pytest.raises(
-        NotSentError, match="team did not get its message: the environment variable TEAM_URL is not set"
-    ) as raised:
+    unset = "team did not get its message: the environment variable TEAM_URL is not set"
+    with pytest.raises(NotSentError, match=unset) as raised:
         nights.notify(night, notifier, addresses=addresses)
     assert raised.value.cure == "set TEAM_URL where nights begin; the next night sends it again"
     assert [address for address, _ in notifier.sent] == ["fake://me"]

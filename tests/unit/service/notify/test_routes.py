@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
-
 from perfsvc.config.settings import RouteSettings
 from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
 from perfsvc.service.notify.news import ExtendedFinding, News
@@ -55,39 +53,29 @@ def received(*routes, news=NEWS):
 ALL = [1, 2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize(
-    ("route", "findings", "broken", "stages"),
-    [
-        ({}, ALL, True, True),
-        ({"cases": "matmul"}, [2, 4, 6, 7], True, True),
-        ({"cases": "matmul*"}, [2, 3, 4, 6, 7], True, True),
-        ({"cases": "*[n=128]"}, [2, 6], False, True),
-        ({"cases": "*/tiled[n=64]"}, ALL, True, True),
-        ({"cases": "dot"}, [1, 4, 5, 6], False, True),
-        ({"owner": "jane"}, [2], False, True),
-        ({"severity": "regression"}, [1, 2, 4, 5], False, False),
-        ({"severity": "improvement"}, [3], False, False),
-        ({"severity": "missing"}, [6, 7], False, False),
-        ({"severity": ["failed", "resolved"]}, [], True, True),
-        ({"at_least": "10%"}, [2, 3, 4, 5, 6, 7], True, True),
-        ({"at_least": "10%", "cases": "matmul"}, [2, 6, 7], True, True),
-        ({"at_least": "5%", "severity": "regression"}, [1, 2, 4, 5], False, False),
-    ],
-)
-def test_a_route_takes_by_cases_owner_severity_and_size(route, findings, broken, stages):
-    assert received(route) == (findings, broken, stages)
+ROUTES = [
+    ([], ALL, True, True),
+    ([{}], ALL, True, True),
+    ([{"cases": "matmul"}], [2, 4, 6, 7], True, True),
+    ([{"cases": "matmul*"}], [2, 3, 4, 6, 7], True, True),
+    ([{"cases": "*[n=128]"}], [2, 6], False, True),
+    ([{"cases": "*/tiled[n=64]"}], ALL, True, True),
+    ([{"cases": "dot"}], [1, 4, 5, 6], False, True),
+    ([{"owner": "jane"}], [2], False, True),
+    ([{"severity": "regression"}], [1, 2, 4, 5], False, False),
+    ([{"severity": "improvement"}], [3], False, False),
+    ([{"severity": "missing"}], [6, 7], False, False),
+    ([{"severity": ["failed", "resolved"]}], [], True, True),
+    ([{"at_least": "10%"}], [2, 3, 4, 5, 6, 7], True, True),
+    ([{"at_least": "10%", "cases": "matmul"}], [2, 6, 7], True, True),
+    ([{"at_least": "5%", "severity": "regression"}], [1, 2, 4, 5], False, False),
+    ([{"cases": "dot", "severity": "regression"}, {"severity": "improvement"}], [1, 3, 4, 5], False, False),
+]
+"""The routes of a target, the findings that it receives, and whether it receives failed cases and stages."""
 
 
-def test_a_target_without_routes_receives_everything():
-    assert received() == (ALL, True, True)
-
-
-def test_a_target_receives_what_any_of_its_routes_takes():
-    assert received({"cases": "dot", "severity": "regression"}, {"severity": "improvement"}) == (
-        [1, 3, 4, 5],
-        False,
-        False,
-    )
+def test_a_target_receives_what_any_of_its_routes_takes_by_cases_owner_severity_and_size():
+    assert [(routes, *received(*routes)) for routes, *_ in ROUTES] == ROUTES
 
 
 def test_every_kind_of_news_about_a_finding_is_routed():
@@ -142,8 +130,6 @@ def test_a_change_below_the_size_of_its_route_is_not_sent():
 
 
 def test_a_finding_that_no_route_took_is_resolved_for_every_target():
-    routes = ({"targets": "alice", "cases": "matmul"}, {"targets": "ops", "cases": "matmul"})
-    received = news_by_target(
-        ("alice", "ops"), [RouteSettings(**route) for route in routes], News(NIGHT, resolved=(DOT,))
-    )
+    routes = [RouteSettings(targets=target, cases="matmul") for target in ("alice", "ops")]
+    received = news_by_target(("alice", "ops"), routes, News(NIGHT, resolved=(DOT,)))
     assert [own.resolved for own in received.values()] == [(DOT,), (DOT,)]

@@ -48,10 +48,8 @@ class Nights:
         number = self.store.nights.begin(host="host", started=now, suite=suite, command_line="", settings={})
         run = self.store.runs.begin(Provenance(started=now, command_line="", suite=suite), night=number)
         self.store.devices.put(GPU)
-        judgements = [
-            Judgement(Series(case, GPU.uuid, GPU.model), Verdict.UNCHANGED, ratio=1.0, cause=None) for case in CASES
-        ]
-        self.store.verdicts.put(run, judgements)
+        every = [Series(case, GPU.uuid, GPU.model) for case in CASES]
+        self.store.verdicts.put(run, [Judgement(series, Verdict.UNCHANGED, ratio=1.0) for series in every])
         self.store.findings.update(run, [], [self.cause(case) for case in slow], now=now)
         self.store.runs.end(run, RunState.FINISHED)
         state = StageState.FAILED if fails else StageState.DONE
@@ -60,16 +58,8 @@ class Nights:
         settings = Settings(notify={"targets": TARGETS, **notify_settings})
         # The message is a little earlier than a week after that of a night which took longer.
         moment = now + timedelta(minutes=60 - day)
-        notify(
-            self.store,
-            number,
-            settings,
-            print,
-            environment=ADDRESSES,
-            notifier=lambda: self.notifier,
-            sleep=lambda _: None,
-            now=moment,
-        )
+        fakes = {"environment": ADDRESSES, "notifier": lambda: self.notifier, "sleep": lambda _: None}
+        notify(self.store, number, settings, print, now=moment, **fakes)
         self.store.nights.put_stage(number, StageRow("notify", 11, StageState.DONE, moment, 0.0, ""))
         self.store.nights.end(number, RunState.FAILED if fails else RunState.FINISHED, 0)
         return sorted((address.removeprefix("fake://"), sent.title) for address, sent in self.notifier.sent[before:])
@@ -112,20 +102,15 @@ def test_an_unseen_finding_is_repeated_once_a_week(nights):
     assert "- finding 1, for 21 days: scale/alpha[n=100] slower by 10 %" in nights.body()
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda findings: findings.comment(1, "I look", by="jane"),
-        lambda findings: findings.assign(1, "jane", by="joe"),
-        lambda findings: findings.set_state(1, FindingState.ACKNOWLEDGED, by="jane"),
-        lambda findings: findings.set_state(1, FindingState.IGNORED, by="jane"),
-        lambda findings: findings.set_state(1, FindingState.ACCEPTED, by="jane"),
-    ],
-)
-def test_a_finding_that_a_person_has_seen_is_not_repeated(nights, act):
-    nights.night(0, slow=CASES[:1])
-    act(nights.store.findings)
-    assert nights.days(range(1, 20)) == {}
+@pytest.mark.parametrize("state", [None, FindingState.ACKNOWLEDGED, FindingState.IGNORED, FindingState.ACCEPTED])
+def test_a_finding_that_a_person_has_seen_is_not_repeated(nights, state):
+    nights.night(0, slow=CASES)
+    if state is None:
+        nights.store.findings.comment(1, "I look", by="jane")
+        nights.store.findings.assign(2, "jane", by="joe")
+    for finding in (1, 2) if state else ():
+        nights.store.findings.set_state(finding, state, by="jane")
+    assert nights.days((7, 8, 14)) == {}
 
 
 def test_each_finding_has_a_week_of_its_own(nights):
@@ -139,34 +124,22 @@ def test_each_finding_has_a_week_of_its_own(nights):
 def test_the_time_of_reminders_is_a_setting(nights):
     nights.night(0, slow=CASES[:1])
     assert list(nights.days(range(1, 9), remind="3d")) == [3, 6]
-    assert nights.days(range(9, 30), remind="never") == {}
-    assert nights.days(range(30, 32), about=("failed",)) == {}
+    assert nights.days((9, 15, 29), remind="never") == {}
+    assert nights.days((30, 31), about=("failed",)) == {}
 
 
-def test_a_night_of_another_suite_does_not_remind(nights):
+def test_a_night_of_another_suite_does_not_remind_and_a_repeated_stage_reminds_once(nights):
     nights.night(0, slow=CASES[:1])
     assert nights.night(8, suite="others") == []
     assert len(nights.night(9)) == 2
+    assert weekly.reminders(nights.store, nights.store.nights.get(3), WEEK, FIRST + timedelta(days=9)) == ()
 
 
-def test_a_reminder_is_sent_once_however_often_the_stage_is_repeated(nights):
+def test_a_reminder_goes_the_routes_of_its_finding_and_is_not_recorded_if_no_target_receives_it(nights):
     nights.night(0, slow=CASES[:1])
-    nights.night(7)
-    night, now = nights.store.nights.get(2), FIRST + WEEK
-    assert weekly.reminders(nights.store, night, WEEK, now) == ()
-
-
-def test_a_reminder_goes_the_routes_of_its_finding(nights):
-    nights.night(0, slow=CASES[:1])
+    assert nights.night(7, route=[{"targets": ["me", "team"], "at_least": "50%"}]) == []
     routes = [{"targets": "me", "severity": "resolved"}]
-    assert nights.night(7, route=routes) == [("team", f"{SLOW}, unanswered for 7 days")]
-
-
-def test_a_reminder_that_no_target_receives_is_not_recorded(nights):
-    nights.night(0, slow=CASES[:1])
-    nothing = [{"targets": ["me", "team"], "at_least": "50%"}]
-    assert nights.night(7, route=nothing) == []
-    assert len(nights.night(8)) == 2
+    assert nights.night(8, route=routes) == [("team", f"{SLOW}, unanswered for 8 days")]
 
 
 def test_a_quiet_week_has_a_digest(nights):
@@ -196,7 +169,7 @@ def test_a_week_with_a_message_has_no_digest(nights):
 
 
 def test_a_digest_is_off_by_default(nights):
-    assert nights.days(range(20)) == {}
+    assert nights.days((0, 7, 8)) == {}
 
 
 def test_a_failed_night_that_is_known_is_no_news_but_in_the_digest(nights):
