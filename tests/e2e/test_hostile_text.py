@@ -51,8 +51,6 @@ TABLES = (
     ("compare", "@baseline", "3"),
 )
 """Commands that print the texts of the database; ``show`` comes with the name of a case."""
-LEADING = {"href", "src", "srcset", "action", "formaction", "xlink:href"}
-"""Attributes with an address."""
 LONGEST_TABLE = 200 * LONGEST_PARAGRAPH
 ADDRESSES = {
     "discord": "discord://1234567890/abcdefghijklmn",
@@ -166,7 +164,6 @@ class Shown:
         yield "show", self("show", "--format", "json", "--", self.case).out
         for arguments in TABLES:
             yield " ".join(arguments), self(*arguments, "--format", "json").out
-        yield "report", self("report", "--all", "--format", "json").out
 
     def csv(self):
         csv.field_size_limit(1_000_000)
@@ -249,18 +246,10 @@ def expected(harmless):
     }
 
 
-def test_most_stored_fields_are_hostile(harmless):
-    assert len(harmless.columns) > 80
-
-
-def test_each_payload_is_in_one_group():
+def test_each_payload_is_in_front_of_several_texts_of_most_stored_fields(hostile):
     assert sorted(name for group in GROUPS.values() for name in group) == sorted(PAYLOADS)
-
-
-def test_each_payload_of_a_group_is_in_front_of_several_texts(hostile):
-    counts = Counter(map(hostile.payload, hostile.texts))
-    assert len(counts) > 1
-    assert min(counts.values()) > 12
+    assert len(hostile.columns) > 80
+    assert min(Counter(map(hostile.payload, hostile.texts)).values()) >= 8
 
 
 def test_nothing_is_live_on_a_terminal_or_in_a_log(hostile):
@@ -346,8 +335,7 @@ def test_a_message_has_no_mention_link_or_block(hostile, expected):
         assert not re.search(r"@\w|<[A-Za-z/!@#:?]|\]\(|&#?\w+;|```|\*\*|~~|\|\|", text)
 
 
-@pytest.mark.parametrize("target", ADDRESSES)
-def test_no_target_gets_a_live_mention(hostile, target, monkeypatch):
+def test_no_target_gets_a_live_mention(hostile, monkeypatch):
     sent = []
 
     def request(session, method, url, **options):
@@ -356,26 +344,25 @@ def test_no_target_gets_a_live_mention(hostile, target, monkeypatch):
 
     monkeypatch.setattr(requests.sessions.Session, "request", request)
     monkeypatch.setattr("syslog.syslog", lambda _level, line: sent.append({"text": line}))
-    AppriseNotifier().send(hostile.message, ADDRESSES[target])
-    assert sent
-    texts = re.findall(r'"(?:text|content|title|message)": "((?:[^"\\]|\\.)*)"', json.dumps(sent))
-    assert texts
-    for text in (json.loads(f'"{text}"') for text in texts):
-        without_ours = re.sub(r"</?b>", "", text) if target == "telegram" else text
-        assert not re.search(r"@\w|<[A-Za-z/!@#:?]|\]\(|```", without_ours)
-        assert unseen(text.replace("\u200b", "").replace("\r\n", "\n")) == []
+    for target, address in ADDRESSES.items():
+        sent.clear()
+        AppriseNotifier().send(hostile.message, address)
+        texts = re.findall(r'"(?:text|content|title|message)": "((?:[^"\\]|\\.)*)"', json.dumps(sent))
+        assert texts, target
+        for text in (json.loads(f'"{text}"') for text in texts):
+            without_ours = re.sub(r"</?b>", "", text) if target == "telegram" else text
+            assert not re.search(r"@\w|<[A-Za-z/!@#:?]|\]\(|```", without_ours), target
+            assert unseen(text.replace("\u200b", "").replace("\r\n", "\n")) == [], target
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_the_log_of_a_night_is_json_and_safe_to_print(payload, tmp_path):
-    written = f"{PAYLOADS[payload]}an error"
-    shown = mock.Mock()
-    with NightLog(tmp_path, 1, shown) as log:
-        log.report(written, case=written)
-        log.step(written)
-        log.fail(RuntimeError(written))
-    content = log.path.read_bytes().decode()
-    lines = content.removesuffix("\n").split("\n")
-    assert [json.loads(line)["event"] for line in lines] == [written, "done", f"RuntimeError: {written}"]
-    assert unseen(content) == []
-    assert live_commands(content) == []
+def test_the_log_of_a_night_is_json_and_safe_to_print(tmp_path):
+    for number, payload in enumerate(PAYLOADS.values()):
+        written = f"{payload}an error"
+        with NightLog(tmp_path, number, mock.Mock()) as log:
+            log.report(written, case=written)
+            log.step(written)
+            log.fail(RuntimeError(written))
+        content = log.path.read_bytes().decode()
+        lines = content.removesuffix("\n").split("\n")
+        assert [json.loads(line)["event"] for line in lines] == [written, "done", f"RuntimeError: {written}"]
+        assert (unseen(content), live_commands(content)) == ([], [])
