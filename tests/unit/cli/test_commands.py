@@ -10,7 +10,7 @@ import click
 import pytest
 
 from perfsvc import installation
-from perfsvc.cli import cli, main, options, report_command, run_command
+from perfsvc.cli import cli, main, report_command, run_command
 from perfsvc.errors import UsageError
 from perfsvc.installation import data_folder
 from perfsvc.service import doctor
@@ -78,11 +78,11 @@ OF_ANOTHER_KIND = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - OF_ANOTHER_KIND))
-def test_every_command_prints_a_table_for_people_and_json_for_programs(name):
-    (option,) = [option for option in COMMANDS[name].params if "--format" in option.opts]
-    assert {"table", "json"} <= set(option.type.choices)
-    assert option.default in {"table", None}
+def test_every_command_prints_a_table_for_people_and_json_for_programs():
+    for name in COMMANDS.keys() - OF_ANOTHER_KIND:
+        (option,) = [option for option in COMMANDS[name].params if "--format" in option.opts]
+        assert {"table", "json"} <= set(option.type.choices), name
+        assert option.default in {"table", None}, name
 
 
 def test_commands_that_change_the_database_have_json_too(typed, tmp_path):
@@ -94,13 +94,9 @@ def test_commands_that_change_the_database_have_json_too(typed, tmp_path):
     assert json.loads(cleared[1]) == {"cleared": 1}
     assert typed("baseline", "clear")[1] == "2 pins cleared\n"
     state = json.loads(typed("db", "upgrade", "--format", "json")[1])
-    assert state == {
-        "url": str(tmp_path / "perfsvc.db"),
-        "before": state["after"],
-        "after": state["after"],
-        "backup": None,
-    }
-    assert state["after"]
+    after = state["after"]
+    assert state == {"url": str(tmp_path / "perfsvc.db"), "before": after, "after": after, "backup": None}
+    assert after
 
 
 def test_an_upgrade_shows_no_password(typed, monkeypatch):
@@ -147,30 +143,22 @@ def test_a_report_without_runs_says_so(typed):
     assert typed("report", "--all")[:2] == (0, "nothing measured\n")
 
 
-@pytest.mark.parametrize(
-    ("chosen", "name", "form"),
-    [
-        (None, None, "table"),
-        ("csv", None, "csv"),
-        (None, "a.csv", "csv"),
-        (None, "a.MD", "markdown"),
-        (None, "a.htm", "html"),
-        (None, "a.parquet", "parquet"),
-        ("json", "a.csv", "json"),
-        ("csv", "a", "csv"),
-    ],
-)
-def test_the_suffix_of_a_file_chooses_the_format_without_an_option(chosen, name, form):
-    assert report_command._format(chosen, name and Path(name)) == form
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"), [(None, "'a' has no suffix of a known format"), ("table", "for the terminal")]
-)
-def test_a_file_without_a_format_is_refused(chosen, message):
-    with pytest.raises(UsageError, match=message) as refused:
-        report_command._format(chosen, Path("a"))
-    assert "--format csv|json|markdown|html|parquet|xlsx" in refused.value.cure
+def test_the_suffix_of_a_file_chooses_the_format_without_an_option():
+    formats = {
+        (None, None): "table",
+        ("csv", None): "csv",
+        (None, "a.csv"): "csv",
+        (None, "a.MD"): "markdown",
+        (None, "a.htm"): "html",
+        (None, "a.parquet"): "parquet",
+        ("json", "a.csv"): "json",
+        ("csv", "a"): "csv",
+    }
+    assert {given: report_command._format(given[0], given[1] and Path(given[1])) for given in formats} == formats
+    for chosen, message in ((None, "'a' has no suffix of a known format"), ("table", "for the terminal")):
+        with pytest.raises(UsageError, match=message) as refused:
+            report_command._format(chosen, Path("a"))
+        assert "--format csv|json|markdown|html|parquet|xlsx" in refused.value.cure
 
 
 # --- the suite -------------------------------------------------------------------------------------------------------
@@ -185,13 +173,10 @@ def test_the_built_in_suite_is_announced_if_it_is_the_default(typed, tmp_path):
     assert typed("list")[2] == ""
 
 
-def test_a_link_to_a_missing_suite_is_an_error(typed, tmp_path):
+def test_a_link_to_a_missing_suite_or_to_missing_settings_is_an_error(typed, tmp_path):
     (tmp_path / "kernels").symlink_to("not-mounted")
     code, _, err = typed("list")
     assert (code, "no folder kernels" in err) == (2, True)
-
-
-def test_a_link_to_missing_settings_is_an_error(typed, tmp_path):
     (tmp_path / "perfsvc.toml").symlink_to("missing.toml")
     code, _, err = typed("list")
     assert (code, "perfsvc.toml: cannot be read" in err) == (2, True)
@@ -246,35 +231,27 @@ def test_a_request_has_the_options_of_the_command_line(monkeypatch):
     assert request.command_line == f"perfsvc run {' '.join((*arguments, *numbers, *how, *words))}"
 
 
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [("90s", 90), ("20m", 1200), ("1h30m", 5400), ("0.5h", 1800), ("1h1m1s", 3661), ("0h5m", 300)],
-)
-def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
-    assert options.Duration().convert(written, None, None) == seconds
+INVALID = {
+    ("--budget", "write 90s, 1h30m or 90d"): ("0s", "-5m", "20", "", "1x", "m", "s90", "9" * 400 + "h"),
+    ("--precision", "write 0.2% or 0.002"): ("0", "-1%", "100%", "nan", "x"),
+    ("--seconds", "write 2 or 1m"): ("0", "-1", "nan", "inf", "x"),
+    ("--limit", "write 2 or 1m"): ("0", "-1", "nan", "inf"),
+    ("--threshold", "write 1% or 0.01"): ("0", "nan", "x"),
+    ("--samples", "x>=1"): ("0",),
+    ("--replicas", "x>=1"): ("0",),
+    ("--spread", "'each-device', 'each-model'"): ("some",),
+}
 
 
-@pytest.mark.parametrize(
-    ("option", "written", "possible"),
-    [
-        *(
-            ("--budget", bad, "write 90s, 1h30m or 90d")
-            for bad in ("0s", "-5m", "20", "", "1x", "m", "s90", "9" * 400 + "h")
-        ),
-        *(("--precision", bad, "write 0.2% or 0.002") for bad in ("0", "-1%", "100%", "nan", "x")),
-        *(("--seconds", bad, "write 2 or 1m") for bad in ("0", "-1", "nan", "inf", "x")),
-        *(("--limit", bad, "write 2 or 1m") for bad in ("0", "-1", "nan", "inf")),
-        *(("--threshold", bad, "write 1% or 0.01") for bad in ("0", "nan", "x")),
-        ("--samples", "0", "x>=1"),
-        ("--replicas", "0", "x>=1"),
-        ("--spread", "some", "'each-device', 'each-model'"),
-    ],
-)
-def test_an_invalid_value_is_a_usage_error_with_an_example(typed, option, written, possible):
-    code, _, err = typed("run", "--device", "cpu", option, written)
-    assert code == 2
-    assert f"Invalid value for '{option}'" in err
-    assert possible in " ".join(err.split())
+def test_an_invalid_value_is_a_usage_error_with_an_example(typed):
+    printed = {
+        (option, value): (typed("run", "--device", "cpu", option, value), possible)
+        for (option, possible), values in INVALID.items()
+        for value in values
+    }
+    for (option, value), ((code, _, err), possible) in printed.items():
+        assert (code, f"Invalid value for '{option}'" in err) == (2, True), (option, value)
+        assert possible in " ".join(err.split()), (option, value)
 
 
 def test_the_doctor_and_a_runs_memory_share_one_list_of_packages():

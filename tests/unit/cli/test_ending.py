@@ -42,10 +42,10 @@ def no_signal_is_ignored():
     signal.signal(signal.SIGHUP, before)
 
 
-def ended(body, **options):
-    """Run a command with this body, and return how it ended."""
+def ended(body, before="", **options):
+    """Run a command with this body after a statement, and return how it ended."""
     return subprocess.run(
-        [sys.executable, "-c", COMMAND.format(body=body)],
+        [sys.executable, "-c", f"{before}\n{COMMAND.format(body=body)}"],
         env=BUFFERED,
         stderr=subprocess.PIPE,
         text=True,
@@ -76,32 +76,32 @@ def ending_of(error):
     return ending.code_of(lambda: group.main(["run"], standalone_mode=False))
 
 
-@pytest.mark.parametrize("error", [RuntimeError("oops"), EOFError(), OSError(errno.EIO, "oops"), AssertionError()])
-def test_an_unforeseen_exception_is_a_fault_of_perfsvc_and_never_a_regression(capsys, error):
-    assert ending_of(error) == 5
-    err = capsys.readouterr().err
-    assert f"raise error\n{type(error).__name__}" in err.replace("\n    ^^^^^^^^^^^", "")
-    assert "error: this is a fault of perfsvc\n  cure: report it with the lines above and: perfsvc doctor" in err
+def test_an_unforeseen_exception_is_a_fault_of_perfsvc_and_never_a_regression(capsys):
+    for error in (RuntimeError("oops"), EOFError(), OSError(errno.EIO, "oops"), AssertionError()):
+        assert ending_of(error) == 5
+        err = capsys.readouterr().err
+        assert f"raise error\n{type(error).__name__}" in err.replace("\n    ^^^^^^^^^^^", "")
+        assert "error: this is a fault of perfsvc\n  cure: report it with the lines above and: perfsvc doctor" in err
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "message"),
-    [
-        (UsageError("no such run", cure="look"), 2, "error: no such run\n  cure: look\n"),
-        (NoDeviceError("no GPU"), 5, "error: no GPU\n"),
-        (click.BadParameter("no number"), 2, "Error: Invalid value: no number\n"),
-        (OSError(errno.ENOSPC, "No space left", "a.csv"), 5, "error: a.csv cannot be written: No space left"),
-        (KeyboardInterrupt(), 130, "interrupted; what was measured is stored\n"),
-        (SystemExit(3), 3, ""),
-        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
-    ],
-)
-def test_a_foreseen_error_has_its_exit_code_and_no_traceback(capsys, error, code, message):
-    assert ending_of(error) == code
-    err = capsys.readouterr().err
-    assert message in err
-    assert "Traceback" not in err
-    assert err.strip() or not message
+FORESEEN = [
+    (UsageError("no such run", cure="look"), 2, "error: no such run\n  cure: look\n"),
+    (NoDeviceError("no GPU"), 5, "error: no GPU\n"),
+    (click.BadParameter("no number"), 2, "Error: Invalid value: no number\n"),
+    (OSError(errno.ENOSPC, "No space left", "a.csv"), 5, "error: a.csv cannot be written: No space left"),
+    (KeyboardInterrupt(), 130, "interrupted; what was measured is stored\n"),
+    (SystemExit(3), 3, ""),
+    (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
+]
+
+
+def test_a_foreseen_error_has_its_exit_code_and_no_traceback(capsys):
+    for error, code, message in FORESEEN:
+        assert ending_of(error) == code, error
+        err = capsys.readouterr().err
+        assert message in err
+        assert "Traceback" not in err
+        assert err.strip() or not message
 
 
 def test_what_stops_a_command_before_it_measures_says_so(capsys):
@@ -113,24 +113,14 @@ def test_what_stops_a_command_before_it_measures_says_so(capsys):
     assert capsys.readouterr().err == "interrupted; nothing was measured\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_unwinds_the_command_and_ends_it_with_the_shells_code(number):
+@pytest.mark.parametrize(
+    ("number", "before"), [(signal.SIGTERM, "with cli.ending.gently(): pass"), (signal.SIGHUP, "")]
+)
+def test_a_signal_unwinds_the_command_and_ends_it_with_the_shells_code_whatever_follows(number, before):
     body = f"""
     try:
+        {before or "pass"}
         os.kill(os.getpid(), {int(number)})
-        signal.pause()
-    finally:
-        print("cleaned up")
-    """
-    process = ended(body)
-    assert (process.returncode, process.stdout) == (128 + number, "cleaned up\n")
-    assert process.stderr == f"stopped by {number.name}; what was measured is stored\n"
-
-
-def test_a_second_signal_does_not_disturb_the_cleaning_up():
-    body = """
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
     finally:
         os.kill(os.getpid(), signal.SIGHUP)
@@ -138,7 +128,8 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up():
         print("cleaned up")
     """
     process = ended(body)
-    assert (process.returncode, process.stdout) == (143, "cleaned up\n")
+    assert (process.returncode, process.stdout) == (128 + number, "cleaned up\n")
+    assert process.stderr == f"stopped by {number.name}; what was measured is stored\n"
 
 
 def test_a_gentle_block_finishes_before_the_command_ends():
@@ -174,26 +165,15 @@ def test_a_second_signal_ends_a_gentle_block_at_once():
     assert (process.returncode, process.stdout) == (143, "goes on\ncleaned up\n")
 
 
-def test_after_a_gentle_block_a_signal_unwinds_as_before():
-    body = """
-    with cli.ending.gently():
-        print("quiet")
-    os.kill(os.getpid(), signal.SIGTERM)
-    signal.pause()
-    """
-    process = ended(body)
-    assert (process.returncode, process.stdout) == (143, "quiet\n")
-
-
-@pytest.mark.parametrize("meaning", [signal.SIG_DFL, signal.SIG_IGN])
-def test_a_gentle_block_leaves_a_signal_that_is_not_ours_alone(meaning):
-    before = signal.signal(signal.SIGTERM, meaning)
-    try:
-        with ending.gently() as stopping:
-            assert signal.getsignal(signal.SIGTERM) is meaning
-        assert not stopping()
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def test_a_gentle_block_leaves_a_signal_that_is_not_ours_alone():
+    for meaning in (signal.SIG_DFL, signal.SIG_IGN):
+        before = signal.signal(signal.SIGTERM, meaning)
+        try:
+            with ending.gently() as stopping:
+                assert signal.getsignal(signal.SIGTERM) is meaning
+            assert not stopping()
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def test_a_signal_that_is_ignored_stays_ignored():
@@ -216,16 +196,17 @@ PRINTING = {
     "click": "click.echo('x' * 200_000)",
     "rich": "from perfsvc.cli import output; output.show('x' * 200_000)",
     "a buffer": "sys.stdout.write('x')",
+    "a verdict": "sys.stdout.write('x'); sys.exit(1)",
 }
 
 
 @pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
-def test_a_closed_pipe_ends_a_command_quietly(body, closed_pipe):
+def test_a_closed_pipe_ends_a_command_quietly_and_a_verdict_keeps_its_exit_code(body, closed_pipe):
     process = ended(body, stdout=closed_pipe)
-    assert (process.returncode, process.stderr) == (141, "")
+    assert (process.returncode, process.stderr) == (1 if "exit" in body else 141, "")
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_closed_streams_are_opened_on_the_null_device(closed):
     body = """
     import socket
@@ -242,37 +223,27 @@ def test_closed_streams_are_opened_on_the_null_device(closed):
     assert (process.stdout, process.stderr) == ("" if 1 in closed else "x\n", "" if 2 in closed else "y\n")
 
 
-def test_a_verdict_keeps_its_exit_code_without_a_reader(closed_pipe):
-    process = ended("sys.stdout.write('x'); sys.exit(1)", stdout=closed_pipe)
-    assert (process.returncode, process.stderr) == (1, "")
-
-
 @pytest.mark.skipif(not FULL.exists(), reason="needs a file that is always full")
-@pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
-def test_a_full_disk_is_reported_once(body):
+@pytest.mark.parametrize("name", ["rich", "a buffer"])
+def test_a_full_disk_is_reported_once(name):
     with FULL.open("w") as full:
-        process = ended(body, stdout=full)
+        process = ended(PRINTING[name], stdout=full)
     assert process.returncode == 5
     assert process.stderr == "error: the output cannot be written: No space left on device\n  cure: make room\n"
 
 
 def test_too_many_open_files_are_no_fault_of_perfsvc():
-    body = "open_files = [open('/dev/null') for _ in range(100)]"
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n{COMMAND.format(body=body)}"
-    command = [sys.executable, "-c", limited]
-    finished = subprocess.run(command, env=BUFFERED, capture_output=True, text=True, check=False, timeout=30)
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
+    finished = ended("open_files = [open('/dev/null') for _ in range(100)]", limited)
     assert finished.returncode == ending.FAULT
     assert "error: Too many open files\n  cure: permit more open files: ulimit -n 4096" in finished.stderr
     assert "Traceback" not in finished.stderr
 
 
 def test_a_command_raises_the_soft_limit_of_open_files():
-    body = "import resource; click.echo(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
-    lowered = "import resource; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
-    lowered += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
-    command = [sys.executable, "-c", lowered + COMMAND.format(body=body)]
-    finished = subprocess.run(command, env=BUFFERED, capture_output=True, text=True, check=False, timeout=30)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    lowered = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, {hard}))"
+    finished = ended("click.echo(resource.getrlimit(resource.RLIMIT_NOFILE)[0])", lowered)
     assert int(finished.stdout) == (4096 if hard == resource.RLIM_INFINITY else min(4096, hard)), finished.stderr
 
 

@@ -27,15 +27,22 @@ BERLIN = ZoneInfo("Europe/Berlin")
 FIELD = r"\S+"
 
 
-@pytest.fixture(params=FOLDERS)
-def night(request, tmp_path):
-    """Return a night in a folder with a difficult name. Its program prints where and with what it was started."""
-    folder = tmp_path / request.param
-    folder.mkdir()
+@pytest.fixture
+def nights(tmp_path):
+    """Return nights in folders with difficult names. Their programs print where and with what they were started."""
+    return [night_in(tmp_path / name) for name in FOLDERS]
+
+
+@pytest.fixture
+def night(tmp_path):
+    return night_in(tmp_path / FOLDERS[-1])
+
+
+def night_in(folder):
     python = folder / "bin" / "python"
-    python.parent.mkdir()
+    python.parent.mkdir(parents=True)
     python.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"#!{sys.executable} -IS\nimport json, os, sys\n"
         "print(json.dumps([sys.argv[1:], os.getcwd(), os.environ.get('CUDA_HOME'), os.environ.get('SLACK_URL')]))\n"
     )
     python.chmod(0o755)
@@ -61,13 +68,8 @@ def only(files):
 
 def is_started_as_intended(night, output):
     """Return whether the program of a night was started with its arguments, folder and variables."""
-    arguments, folder, cuda, secret = json.loads(output)
-    return (arguments, folder, cuda, secret) == (
-        list(night.command[1:]),
-        str(night.folder),
-        str(night.folder / "cuda"),
-        "https://a/?b=1&c=$d",
-    )
+    folder = str(night.folder)
+    return json.loads(output) == [list(night.command[1:]), folder, f"{folder}/cuda", "https://a/?b=1&c=$d"]
 
 
 # --- cron ------------------------------------------------------------------------------------------------------------
@@ -82,22 +84,20 @@ def as_cron_does(text):
         yield when, re.split(r"(?<!\\)%", command)[0].replace("\\%", "%")
 
 
-def test_cron_starts_a_night_in_its_folder_with_its_variables(night):
-    ((when, command),) = as_cron_does(only(printed("cron", night)))
-    assert when == "5 2 * * *"
-    subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True, cwd="/")
-    assert is_started_as_intended(night, (night.folder / "nightly.log").read_text())
+def test_cron_starts_a_night_in_its_folder_with_its_variables(nights):
+    for night in nights:
+        ((when, command),) = as_cron_does(only(printed("cron", night)))
+        assert when == "5 2 * * *"
+        subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True, cwd="/")
+        assert is_started_as_intended(night, (night.folder / "nightly.log").read_text())
 
 
-def test_cron_ends_a_night_that_takes_too_long(night):
-    ((_, command),) = as_cron_does(only(printed("cron", replace(night, limit_s=0.0))))
+def test_cron_has_the_time_zone_before_the_line_and_ends_a_night_that_takes_too_long(night):
+    text = only(printed("cron", replace(night, zone=BERLIN, limit_s=0.0)))
+    ((_, command),) = as_cron_does(text)
     assert "timeout --signal=TERM --kill-after=90 0 " in command
-
-
-def test_the_time_zone_of_cron_is_set_before_the_line(night):
-    lines = only(printed("cron", replace(night, zone=BERLIN))).splitlines()
-    assert lines[-2] == "CRON_TZ=Europe/Berlin"
-    assert lines[-1].startswith("5 2 * * *  ")
+    *_, zone, line = text.splitlines()
+    assert (zone, line[:11]) == ("CRON_TZ=Europe/Berlin", "5 2 * * *  ")
 
 
 def test_a_line_that_is_too_long_for_cron_is_refused(night):
@@ -120,18 +120,21 @@ def verified(files, folder):
 
 
 @needs_systemd
-@pytest.mark.parametrize("zone", [None, BERLIN])
-def test_systemd_accepts_the_service_and_its_timer(night, zone, tmp_path):
-    result = verified(printed("systemd", replace(night, zone=zone)), tmp_path)
-    assert (result.returncode, result.stderr, result.stdout) == (0, "", "")
+def test_systemd_accepts_the_service_and_its_timer_and_the_sandbox_of_roots_service(nights, tmp_path):
+    for night in nights:
+        root = replace(night, zone=BERLIN, user="root", writable=(night.folder.parent / "the cache",))
+        for kind in (night, root):
+            result = verified(printed("systemd", kind), tmp_path)
+            assert (result.returncode, result.stderr, result.stdout) == (0, "", ""), night.folder
 
 
 @needs_systemd
 def test_systemd_refuses_a_wrong_unit(night, tmp_path):
     files = printed("systemd", replace(night, command=("/not/there", *night.command[1:])))
     files = {name: text.replace("02:05:00", "26:05:00") for name, text in files.items()}
-    assert "not executable" in verified(files, tmp_path).stderr
-    assert "26:05:00" in verified(files, tmp_path).stderr
+    complaints = verified(files, tmp_path).stderr
+    assert "not executable" in complaints
+    assert "26:05:00" in complaints
 
 
 def words_of_systemd(line):
@@ -141,38 +144,32 @@ def words_of_systemd(line):
     return [word.replace("%%", "%") for word in plain]
 
 
-def test_the_systemd_service_starts_a_night_in_its_folder_with_its_variables(night):
-    service = printed("systemd", night)["perfsvc-nightly.service"]
-    settings = dict(line.split("=", 1) for line in service.splitlines() if "=" in line and not line.startswith("#"))
-    program, *arguments = words_of_systemd(settings["ExecStart"])
-    command = [program, *(argument.replace("$$", "$") for argument in arguments)]
-    assert command[-6:] == list(night.command)
-    assert command[:-6] in ([], ["/bin/sh", "-c", 'exec "$0" "$@"'])
-    assert settings["WorkingDirectory"].replace("%%", "%") == str(night.folder)
-    assert re.sub(r"\\(.)", r"\1", settings["EnvironmentFile"].replace("%%", "%")) == str(night.variables_file)
-    assert words_of_systemd(settings["Environment"]) == [f"CUDA_HOME={night.folder}/cuda"]
-    assert subprocess.run(command, env={}, capture_output=True, check=False).returncode == 0
-    assert (settings["TimeoutStartSec"], settings["KillMode"]) == ("43200", "mixed")
+def test_the_systemd_service_starts_a_night_in_its_folder_with_its_variables(nights):
+    for night in nights:
+        service = printed("systemd", night)["perfsvc-nightly.service"]
+        settings = dict(line.split("=", 1) for line in service.splitlines() if "=" in line and line[0] != "#")
+        program, *arguments = words_of_systemd(settings["ExecStart"])
+        command = [program, *(argument.replace("$$", "$") for argument in arguments)]
+        assert command[-6:] == list(night.command)
+        assert command[:-6] in ([], ["/bin/sh", "-c", 'exec "$0" "$@"'])
+        assert settings["WorkingDirectory"].replace("%%", "%") == str(night.folder)
+        assert re.sub(r"\\(.)", r"\1", settings["EnvironmentFile"].replace("%%", "%")) == str(night.variables_file)
+        assert words_of_systemd(settings["Environment"]) == [f"CUDA_HOME={night.folder}/cuda"]
+        assert subprocess.run(command, env={}, capture_output=True, check=False).returncode == 0
+        assert (settings["TimeoutStartSec"], settings["KillMode"]) == ("43200", "mixed")
 
 
 @needs_systemd
-def test_systemd_accepts_the_sandbox_of_roots_service(night, tmp_path):
-    cache = night.folder.parent / "the cache"
-    result = verified(printed("systemd", replace(night, user="root", writable=(cache,))), tmp_path)
-    assert (result.returncode, result.stderr, result.stdout) == (0, "", "")
-
-
-@needs_systemd
-@pytest.mark.parametrize(("user", "held"), [("root", True), ("me", False)])
-def test_the_service_takes_rights_away(night, user, held, tmp_path):
-    service = tmp_path / "perfsvc-nightly.service"
-    service.write_text(printed("systemd", replace(night, user=user))[service.name])
-    command = ["systemd-analyze", "security", "--offline=true", "--json=short", str(service)]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-    state = {row["json_field"]: row["set"] for row in found}
-    assert state["NoNewPrivileges"]
-    assert state["RestrictSUIDSGID"]
-    assert state["ProtectSystem"] is held  # a user's own systemd cannot make file systems read-only everywhere
+def test_the_service_takes_rights_away(night, tmp_path):
+    for user, held in (("root", True), ("me", False)):
+        service = tmp_path / "perfsvc-nightly.service"
+        service.write_text(printed("systemd", replace(night, user=user))[service.name])
+        command = ["systemd-analyze", "security", "--offline=true", "--json=short", str(service)]
+        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+        state = {row["json_field"]: row["set"] for row in found}
+        assert state["NoNewPrivileges"]
+        assert state["RestrictSUIDSGID"]
+        assert state["ProtectSystem"] is held  # a user's own systemd cannot make file systems read-only everywhere
 
 
 def test_roots_service_may_write_where_its_nights_write(night):
@@ -202,10 +199,9 @@ def test_root_prints_a_service_for_the_user_who_owns_the_folder(night, tmp_path,
 
 def test_root_runs_its_own_nights_and_those_of_a_user_without_an_account(night, monkeypatch):
     own = replace(night, user="root")
-    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_uid=0, pw_name="root", pw_dir="/root"))
-    assert for_owner(own) == own
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    assert for_owner(own) == own
+    for account in (lambda uid: SimpleNamespace(pw_uid=0, pw_name="root", pw_dir="/root"), {}.__getitem__):
+        monkeypatch.setattr("pwd.getpwuid", account)
+        assert for_owner(own) == own
 
 
 def test_systemd_catches_up_on_a_missed_night(night):
@@ -222,36 +218,31 @@ def cron_job(night):
     return yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("gpus", [0, 2])
-def test_kubernetes_accepts_the_cron_job(night, gpus):
-    kubernetes_validate.validate(cron_job(replace(night, gpus=gpus)), "1.31", strict=True)
-
-
-def test_kubernetes_refuses_a_wrong_cron_job(night):
-    wrong = cron_job(night)
-    wrong["spec"]["concurrency"] = "Forbid"
+def test_kubernetes_accepts_the_cron_job_and_refuses_a_wrong_one(nights):
+    for job in (*map(cron_job, nights), cron_job(replace(nights[0], gpus=0))):
+        kubernetes_validate.validate(job, "1.31", strict=True)
+    job["spec"]["concurrency"] = "Forbid"
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(wrong, "1.31", strict=True)
+        kubernetes_validate.validate(job, "1.31", strict=True)
 
 
-def test_kubernetes_starts_one_night_at_a_time_with_gpus_and_a_time_limit(night):
-    spec = cron_job(replace(night, zone=BERLIN))["spec"]
-    assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == ("5 2 * * *", "Europe/Berlin", "Forbid")
-    assert spec["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 43200
-    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
-    assert [word.replace("$$(", "$(") for word in container["command"][1:]] == list(night.command[1:])
-    assert container["workingDir"] == str(night.folder)
-    by_name = {variable["name"]: variable for variable in container["env"]}
-    assert by_name["SLACK_URL"]["valueFrom"]["secretKeyRef"] == {"name": "perfsvc-nightly", "key": "SLACK_URL"}
-    assert pod["terminationGracePeriodSeconds"] > 30
-    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nights"}
-
-
-def test_all_pods_of_kubernetes_share_a_host_name_so_that_nights_can_be_resumed_and_pruned(night):
-    pod = cron_job(night)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert pod["hostname"] == "perfsvc-nightly"
+def test_kubernetes_starts_one_night_at_a_time_with_gpus_and_a_time_limit(nights):
+    for night in nights:
+        spec = cron_job(replace(night, zone=BERLIN))["spec"]
+        zone, policy = spec["timeZone"], spec["concurrencyPolicy"]
+        assert (spec["schedule"], zone, policy) == ("5 2 * * *", "Europe/Berlin", "Forbid")
+        assert spec["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 43200
+        pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+        assert pod["hostname"] == "perfsvc-nightly"  # so that nights can be resumed and pruned
+        (container,) = pod["containers"]
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": 2}
+        assert [word.replace("$$(", "$(") for word in container["command"][1:]] == list(night.command[1:])
+        assert container["workingDir"] == str(night.folder)
+        by_name = {variable["name"]: variable for variable in container["env"]}
+        assert by_name["SLACK_URL"]["valueFrom"]["secretKeyRef"] == {"name": "perfsvc-nightly", "key": "SLACK_URL"}
+        assert pod["terminationGracePeriodSeconds"] > 30
+        assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "nights"}
+    assert cron_job(night)["spec"]["timeZone"] == "Etc/UTC"
 
 
 def test_the_cron_job_says_which_image_and_claim_it_needs(night):
@@ -261,10 +252,6 @@ def test_the_cron_job_says_which_image_and_claim_it_needs(night):
     assert "(--claim)" in first
 
 
-def test_kubernetes_uses_utc_without_a_time_zone(night):
-    assert cron_job(night)["spec"]["timeZone"] == "Etc/UTC"
-
-
 # --- Slurm -----------------------------------------------------------------------------------------------------------
 
 
@@ -272,25 +259,27 @@ def shellcheck():
     return shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("zone", [None, BERLIN])
-def test_shellcheck_accepts_the_script(night, zone, tmp_path):
-    script = tmp_path / "night.sh"
-    script.write_text(only(printed("slurm", replace(night, zone=zone))))
-    result = subprocess.run([shellcheck(), str(script)], capture_output=True, text=True, check=False)
+def test_shellcheck_accepts_the_script(nights, tmp_path):
+    scripts = [tmp_path / f"night{place}.sh" for place, _ in enumerate(nights)]
+    for script, night, zone in zip(scripts, nights, (None, BERLIN, None, BERLIN), strict=True):
+        script.write_text(only(printed("slurm", replace(night, zone=zone))))
+    result = subprocess.run([shellcheck(), *scripts], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (0, "")
 
 
-def test_the_slurm_script_submits_the_next_night_and_runs_this_one(night, tmp_path):
+def test_the_slurm_script_submits_the_next_night_and_runs_this_one(nights, tmp_path):
     script = tmp_path / "night.sh"
-    script.write_text(only(printed("slurm", replace(night, zone=BERLIN))))
     sbatch = tmp_path / "bin" / "sbatch"
     sbatch.parent.mkdir()
     sbatch.write_text('#!/bin/sh\necho "$TZ" "$@" >"$(dirname "$0")/submitted"\n')
     sbatch.chmod(0o755)
     environment = {"PATH": f"{sbatch.parent}:/usr/bin:/bin"}
-    done = subprocess.run(["bash", str(script)], env=environment, capture_output=True, text=True, check=True)
-    assert is_started_as_intended(night, done.stdout)
-    assert (sbatch.parent / "submitted").read_text() == f"Europe/Berlin {script}\n"
+    for night in nights:
+        script.write_text(only(printed("slurm", replace(night, zone=BERLIN))))
+        done = subprocess.run(["bash", str(script)], env=environment, capture_output=True, text=True, check=True)
+        assert is_started_as_intended(night, done.stdout)
+        assert (sbatch.parent / "submitted").read_text() == f"Europe/Berlin {script}\n"
+        (sbatch.parent / "submitted").unlink()
 
 
 def test_the_slurm_options_give_time_resources_and_limit(night):
@@ -353,15 +342,12 @@ def test_the_variable_of_the_heartbeat_is_secret(settings):
     assert night_of(settings('[nightly]\nheartbeat = "HEARTBEAT_URL"\n')).secret == ("HEARTBEAT_URL",)
 
 
-def test_no_file_of_variables_is_read_without_secret_variables(settings):
+def test_no_file_of_variables_is_read_without_secret_variables_and_path_has_each_folder_once(settings, monkeypatch):
+    monkeypatch.setenv("PATH", "/opt/cuda/bin:/usr/bin:/opt/cuda/bin:/bin:/usr/bin")
     night = night_of(settings(""))
+    assert night.path == "/opt/cuda/bin:/usr/bin:/bin"
     texts = [text for kind in FILES for text in printed(kind, night).values()]
     assert not [text for text in texts if "perfsvc.env" in text]
-
-
-def test_a_folder_that_is_on_path_twice_is_printed_once(settings, monkeypatch):
-    monkeypatch.setenv("PATH", "/opt/cuda/bin:/usr/bin:/opt/cuda/bin:/bin:/usr/bin")
-    assert night_of(settings("")).path == "/opt/cuda/bin:/usr/bin:/bin"
 
 
 def test_the_command_names_its_interpreter_and_a_file_with_another_name(settings, tmp_path):
@@ -372,20 +358,11 @@ def test_the_command_names_its_interpreter_and_a_file_with_another_name(settings
     assert shlex.split(shlex.join(night.command)) == list(night.command)
 
 
-@pytest.mark.parametrize(
-    ("devices", "gpus"),
-    [
-        ('["auto"]', 1),
-        ('["cpu"]', 0),
-        ('["cuda"]', 1),
-        ('["cuda:0,2"]', 2),
-        ('["cuda:0", "cuda:1", "cuda:0", "cpu"]', 2),
-    ],
-)
-def test_the_requested_gpus_are_those_of_the_settings(settings, devices, gpus):
-    loaded = settings(f"[run]\ndevices = {devices}\n")
-    assert night_of(loaded).gpus == gpus
-    assert night_of(loaded, gpus=8).gpus == 8
+def test_the_requested_gpus_are_those_of_the_settings(settings):
+    gpus = {'"auto"': 1, '"cpu"': 0, '"cuda"': 1, '"cuda:0,2"': 2, '"cuda:0", "cuda:1", "cuda:0", "cpu"': 2}
+    loaded = {devices: settings(f"[run]\ndevices = [{devices}]\n") for devices in gpus}
+    assert {devices: night_of(each).gpus for devices, each in loaded.items()} == gpus
+    assert {night_of(each, gpus=8).gpus for each in loaded.values()} == {8}
 
 
 @pytest.mark.parametrize("path", ["/usr\nrm -rf /", "/a\u200bb", "/a\udcffb", "/##[error]a", "/a\\%b", "/a\\", "/a\tb"])
