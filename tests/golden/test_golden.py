@@ -1,0 +1,59 @@
+"""What users see is as it was recorded; tests/golden/record rewrites the record."""
+
+import difflib
+import functools
+from pathlib import Path
+
+import pytest
+
+from tests.golden.place import Chapters, tell
+from tests.golden.story import TALES
+
+RECORDED = Path(__file__).parent / "recorded"
+SHOWN = 60
+"""The most lines of a difference that are shown."""
+
+
+@functools.cache
+def told(tale: str, cache: Path) -> Chapters:
+    """Tell a tale once for all of its chapters."""
+    return tell(TALES[tale][0], cache)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("tale", "chapter"), [(tale, chapter) for tale, (_, chapters) in TALES.items() for chapter in chapters]
+)
+def test_users_see_what_was_recorded(tale, chapter, cache):
+    difference = differing(chapter, (RECORDED / f"{chapter}.txt").read_text(), "\n".join(told(tale, cache)[chapter]))
+    if difference:
+        pytest.fail(difference, pytrace=False)
+
+
+def differing(chapter: str, recorded: str, seen: str) -> str:
+    """Return how a chapter differs from its record, step by step; empty if it does not."""
+    if recorded == seen:
+        return ""
+    before, after = steps(recorded), steps(seen)
+    lines = []
+    for title in dict.fromkeys([*before, *after]):
+        was, now = before.get(title, []), after.get(title, [])
+        if was != now:
+            command = next((line for line in [*now, *was] if line.startswith("$ ")), "")
+            lines += ["", f"chapter {chapter}, step {title}", *([command] if command else [])]
+            lines += [line for line in difflib.unified_diff(was, now, "recorded", "seen", n=2, lineterm="")][2:]
+    if list(before) != list(after):
+        lines.append("the steps have another order or other names")
+    rest = len(lines) - SHOWN
+    shown = lines if rest <= 0 else [*lines[:SHOWN], f"({rest} more lines)"]
+    return "\n".join([*shown, "", f"If every difference is wanted: tests/golden/record {chapter}"])
+
+
+def steps(text: str) -> dict[str, list[str]]:
+    """Return the lines of each step, by its title; of steps with one title, the later ones are numbered."""
+    found: dict[str, list[str]] = {}
+    for part in f"\n{text}".split("\n### ")[1:]:
+        title, *lines = part.splitlines()
+        number = sum(known.partition(" (no. ")[0] == title for known in found)
+        found[f"{title} (no. {number + 1})" if number else title] = lines
+    return found
