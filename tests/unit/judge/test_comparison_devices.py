@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -30,30 +31,21 @@ def test_students_interval_of_one_further_device_by_hand() -> None:
     logs = np.log([1.0, 1.02, 0.99])
     # t(2, 99.5 %) = 9.92484
     half = 9.92484 * logs.std(ddof=1) * math.sqrt(1 + 1 / 3)
-    assert comparison.low is not None
     assert math.log(comparison.ratio) == pytest.approx(math.log(1.1) - logs.mean())
     assert math.log(comparison.low) == pytest.approx(math.log(comparison.ratio) - half, abs=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 10])
-@pytest.mark.parametrize("devices_count", [2, 4, 16])
-@pytest.mark.parametrize("factor", [5, 0.2])
-def test_one_disturbed_replica_decides_nothing(devices_count: int, count: int, factor: float) -> None:
-    generator = np.random.default_rng(devices_count)
-    for _ in range(30):
-        others = [device(generator, 3, between=0.0003) for _ in range(devices_count)]
-        candidate = device(generator, count, between=0.0003)
-        candidate[0][0] *= factor
-        assert compared(others, candidate).verdict is Verdict.INCONCLUSIVE
-
-
-@pytest.mark.parametrize("devices_count", [2, 4, 16])
-def test_one_disturbed_replica_of_another_device_decides_nothing(devices_count: int) -> None:
-    generator = np.random.default_rng(devices_count)
-    for _ in range(30):
-        others = [device(generator, 3, between=0.0003) for _ in range(devices_count)]
-        others[0][0][0] *= 5
-        assert compared(others, device(generator, 3, between=0.0003)).verdict not in CHANGES
+def test_one_disturbed_replica_of_the_candidate_or_of_another_device_decides_nothing():
+    for count, devices_count, factor in itertools.product((1, 2, 3, 5, 10), (2, 4, 16), (5, 0.2)):
+        generator = np.random.default_rng(devices_count)
+        for _ in range(5):
+            others = [device(generator, 3, between=0.0003) for _ in range(devices_count)]
+            candidate = device(generator, count, between=0.0003)
+            sound = [list(times) for times in candidate]
+            candidate[0][0] *= factor
+            assert compared(others, candidate).verdict is Verdict.INCONCLUSIVE, (count, devices_count, factor)
+            others[0][0][0] *= 5
+            assert compared(others, sound).verdict not in CHANGES, (count, devices_count, factor)
 
 
 def test_devices_that_agree_show_a_true_change() -> None:
@@ -68,10 +60,10 @@ def test_devices_that_agree_show_a_true_change() -> None:
 def test_equal_devices_are_called_changed_no_more_often_than_alpha() -> None:
     generator = np.random.default_rng(2)
     changed = 0
-    for _ in range(3000):
+    for _ in range(300):
         *others, candidate = (device(generator, 3, between=0.05) for _ in range(4))
         changed += compared(others, candidate, threshold=0.0).verdict in CHANGES
-    assert changed <= 46  # 30 are expected; 46 is three standard deviations above
+    assert changed <= 8  # 3 are expected; 8 is three standard deviations above
 
 
 def test_a_single_device_shows_no_spread() -> None:
@@ -79,27 +71,18 @@ def test_a_single_device_shows_no_spread() -> None:
         compared([[[1.0]]], [[1.0]])
 
 
-@given(devices, replicas, st.sampled_from([2.0**-30, 1024.0]))
-def test_the_unit_does_not_matter(others: list[Replicas], candidate: Replicas, unit: float) -> None:
-    plain = compared(others, candidate)
+@given(devices, replicas, st.randoms(use_true_random=False), st.sampled_from([2.0**-30, 1024.0]))
+def test_the_unit_and_the_order_of_devices_replicas_and_samples_do_not_matter(others, candidate, random, unit):
+    shuffled = [sorted(device, key=lambda _: random.random()) for device in others[::-1]]
+    plain, mixed = compared(others, candidate), compared(shuffled, [samples[::-1] for samples in candidate[::-1]])
+    assert (plain.ratio, plain.low, plain.high) == pytest.approx((mixed.ratio, mixed.low, mixed.high))
     scaled = compared([[[unit * t for t in r] for r in b] for b in others], [[unit * t for t in r] for r in candidate])
     assert plain.verdict is scaled.verdict
     assert plain.ratio == pytest.approx(scaled.ratio)
 
 
-@given(devices, replicas, st.randoms(use_true_random=False))
-def test_the_order_of_devices_replicas_and_samples_does_not_matter(
-    others: list[Replicas], candidate: Replicas, random: object
-) -> None:
-    shuffled = [sorted(device, key=lambda _: random.random()) for device in others[::-1]]  # type: ignore[attr-defined]
-    plain, mixed = compared(others, candidate), compared(shuffled, [samples[::-1] for samples in candidate[::-1]])
-    assert (plain.ratio, plain.low, plain.high) == pytest.approx((mixed.ratio, mixed.low, mixed.high))
-
-
 @given(devices, replicas, st.lists(st.floats(0.2, 5.0), min_size=2, max_size=5))
-def test_a_larger_effect_never_gets_a_milder_verdict(
-    others: list[Replicas], candidate: Replicas, factors: list[float]
-) -> None:
+def test_a_larger_effect_never_gets_a_milder_verdict(others, candidate, factors):
     order = {Verdict.IMPROVEMENT: -1, Verdict.UNCHANGED: 0, Verdict.INCONCLUSIVE: 0, Verdict.REGRESSION: 1}
     scaled = [[[factor * t for t in times] for times in candidate] for factor in sorted(factors)]
     results = [compared(others, replicas) for replicas in scaled]

@@ -37,27 +37,20 @@ def test_the_ratio_is_the_median_over_the_cases_of_the_ratio_to_the_median_sibli
     assert found.low <= found.ratio <= found.high
 
 
-def test_a_sibling_without_a_shared_case_does_not_count():
+def test_without_a_shared_case_there_is_no_ratio_and_a_sibling_does_not_count():
     found = ratio_to_siblings(np.array([2.0, NONE]), np.array([[1.0, 1.0], [NONE, 1.0]]))
     assert (found.ratio, found.cases, found.siblings) == (2.0, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("own", "siblings"),
-    [
+    for own, siblings in [
         ([1.0], np.empty((0, 1))),
         ([], np.empty((2, 0))),
         ([NONE, 1.0], [[1.0, NONE]]),
         ([0.0], [[1.0]]),
-    ],
-)
-def test_without_a_shared_case_there_is_no_ratio(own, siblings):
-    assert ratio_to_siblings(np.array(own), np.array(siblings)) is None
+    ]:
+        assert ratio_to_siblings(np.array(own), np.array(siblings)) is None, (own, siblings)
 
 
-@pytest.mark.parametrize(
-    ("ratios", "slower"),
-    [
+def test_several_nights_and_the_newest_one_have_to_agree():
+    cases = [
         ([SLOWER] * AGREEING_NIGHTS, True),
         ([SLOWER] * (AGREEING_NIGHTS - 1), False),
         ([SLOWER, USUAL, SLOWER, USUAL, SLOWER], True),
@@ -65,25 +58,24 @@ def test_without_a_shared_case_there_is_no_ratio(own, siblings):
         ([SLOWER, *[USUAL] * (SIBLING_NIGHTS - 1), SLOWER, SLOWER], False),
         ([BETWEEN] * SIBLING_NIGHTS, False),
         ([], False),
-    ],
-)
-def test_several_nights_and_the_newest_one_have_to_agree(ratios, slower):
-    assert is_slower_than_siblings([(ratio, SIBLINGS) for ratio in ratios]) is slower
+    ]
+    assert [is_slower_than_siblings([(ratio, SIBLINGS) for ratio in ratios]) for ratios, _ in cases] == [
+        slower for *_, slower in cases
+    ]
 
 
-@pytest.mark.parametrize(
-    ("ratios", "fast"),
-    [
+def test_the_newest_nights_have_to_be_well_within_the_threshold_to_be_as_fast_again():
+    cases = [
         ([USUAL] * RECOVERED_NIGHTS, True),
         ([USUAL] * (RECOVERED_NIGHTS - 1), False),
         ([USUAL, SLOWER, USUAL], False),
         ([USUAL, BETWEEN], False),
         ([*[USUAL] * RECOVERED_NIGHTS, *[SLOWER] * SIBLING_NIGHTS], True),
         ([], False),
-    ],
-)
-def test_the_newest_nights_have_to_be_well_within_the_threshold_to_be_as_fast_again(ratios, fast):
-    assert is_as_fast_as_siblings([(ratio, SIBLINGS) for ratio in ratios]) is fast
+    ]
+    assert [is_as_fast_as_siblings([(ratio, SIBLINGS) for ratio in ratios]) for ratios, _ in cases] == [
+        fast for *_, fast in cases
+    ]
 
 
 def test_fewer_siblings_need_a_larger_difference():
@@ -92,17 +84,17 @@ def test_fewer_siblings_need_a_larger_difference():
 
 def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says():
     random, held = np.random.default_rng(3), 0
-    for _ in range(400):
+    for _ in range(100):
         own = 1.05 * np.exp(0.02 * random.standard_normal(41))
         low, high = ratio_to_siblings(own, np.ones((2, 41))).interval
         held += low <= 1.05 <= high
-    assert 0.92 <= held / 400 <= 0.99
+    assert 90 <= held <= 99
 
 
 # --- findings over nights --------------------------------------------------------------------------------------------
 
 
-def share_of_slow(*, gpus, lag, spread=0.01, noise=0.003, nights=30, fleets=300, seed=11):
+def share_of_slow(*, gpus, lag, spread=0.01, noise=0.003, nights=30, fleets=150, seed=11):
     """Return the share of fleets whose first GPU is ever found slower than its siblings.
 
     The speeds of the GPUs have a standard deviation of ``spread``; each night changes each of them by ``noise``.
@@ -118,8 +110,8 @@ def share_of_slow(*, gpus, lag, spread=0.01, noise=0.003, nights=30, fleets=300,
     return found / fleets
 
 
-@pytest.mark.parametrize("gpus", [2, 4, 8])
-def test_gpus_that_differ_as_boards_do_are_rarely_found_and_one_that_lags_often(gpus):
-    assert share_of_slow(gpus=gpus, lag=1.0) <= 0.015
-    assert share_of_slow(gpus=gpus, lag=1.05) >= (0.65 if gpus == 2 else 0.85)
-    assert share_of_slow(gpus=gpus, lag=1.08) >= 0.97
+def test_gpus_that_differ_as_boards_do_are_rarely_found_and_one_that_lags_often():
+    for gpus in [2, 4, 8]:
+        assert share_of_slow(gpus=gpus, lag=1.0) <= 0.02, gpus
+        assert share_of_slow(gpus=gpus, lag=1.05) >= (0.65 if gpus == 2 else 0.85), gpus
+        assert share_of_slow(gpus=gpus, lag=1.08) >= 0.97, gpus

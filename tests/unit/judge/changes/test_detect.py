@@ -16,10 +16,6 @@ def noise(runs: int, *, seed: int = 1, deviation: float = 0.01) -> Floats:
     return deviation * np.random.default_rng(seed).standard_normal(runs)
 
 
-def shapes(alerts: list[Alert]) -> list[tuple[str, str]]:
-    return [(alert.kind, alert.direction) for alert in alerts]
-
-
 def without_ends(alerts: list[Alert]) -> list[Alert]:
     return [replace(alert, end=None) for alert in alerts]
 
@@ -27,85 +23,70 @@ def without_ends(alerts: list[Alert]) -> list[Alert]:
 # --- one series ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("height", "direction"), [(1.08, "slower"), (0.92, "faster")])
-def test_a_step_is_raised_on_its_second_run(height: float, direction: str) -> None:
-    series = 1 + noise(120)
-    series[100:] *= height
-    assert detect_changes(series) == [Alert(100, 101, "step", direction)]
+def test_a_step_is_raised_on_its_second_run():
+    for height, direction in [(1.08, "slower"), (0.92, "faster")]:
+        series = 1 + noise(120)
+        series[100:] *= height
+        assert detect_changes(series) == [Alert(100, 101, "step", direction)], (height, direction)
 
 
-def test_a_late_recovery_is_an_alert_in_the_other_direction() -> None:
+def test_a_plateau_is_one_alert_that_gets_its_end_on_the_second_run_back():
+    for runs in [2, 3, 5, 12, 20]:
+        series = 1 + noise(160)
+        series[100 : 100 + runs] *= 1.08
+        (alert,) = detect_changes(series)
+        assert alert == Alert(100, 101, ChangeKind.STEP, Direction.SLOWER, end=100 + runs), runs
+        assert detect_changes(series[: 102 + runs]) == [alert], runs
+        assert detect_changes(series[: 101 + runs]) == [replace(alert, end=None)], runs
     series = 1 + noise(160)
-    series[100:125] *= 1.08
-    assert [(alert.start, alert.direction) for alert in detect_changes(series)] == [(100, "slower"), (125, "faster")]
-
-
-@pytest.mark.parametrize("runs", [2, 3, 5, 12, 20])
-def test_a_plateau_is_one_alert_that_gets_its_end_on_the_second_run_back(runs: int) -> None:
-    series = 1 + noise(160)
-    series[100 : 100 + runs] *= 1.08
-    (alert,) = detect_changes(series)
-    assert alert == Alert(100, 101, ChangeKind.STEP, Direction.SLOWER, end=100 + runs)
-    assert detect_changes(series[: 102 + runs]) == [alert]
-    assert detect_changes(series[: 101 + runs]) == [replace(alert, end=None)]
-
-
-def test_a_small_plateau_needs_more_runs_back_and_is_one_alert_too() -> None:
-    series = 1 + noise(160)
-    series[100:115] *= 1.03
+    series[100:115] *= 1.03  # a small plateau needs more runs back
     (alert,) = detect_changes(series)
     assert (alert.direction, alert.end) == ("slower", pytest.approx(115, abs=2))
 
 
-def test_a_level_that_returns_only_in_part_is_a_second_alert() -> None:
+def test_a_level_that_returns_only_in_part_or_late_is_a_second_alert() -> None:
     series = 1 + noise(160)
     series[100:115] *= 1.2
     series[115:] *= 1.1
     first, second = detect_changes(series, smallest=0.01)
     assert (first.start, first.end) == (100, None)
     assert (second.start, second.direction) == (115, "faster")
+    series = 1 + noise(160)
+    series[100:125] *= 1.08  # too late to be the end of a plateau
+    assert [(alert.start, alert.direction) for alert in detect_changes(series)] == [(100, "slower"), (125, "faster")]
 
 
-def test_a_single_good_run_ends_no_plateau() -> None:
+def test_neither_a_single_good_run_nor_a_new_segment_ends_a_plateau() -> None:
     series = 1 + noise(160)
     series[100:] *= 1.08
     series[[105, 110]] /= 1.08
     assert detect_changes(series) == [Alert(100, 101, ChangeKind.STEP, Direction.SLOWER)]
-
-
-def test_a_new_segment_has_no_plateau_to_end() -> None:
     series = 1 + noise(160)
     series[100:106] *= 1.08
-    segments = np.arange(160) >= 106
-    assert detect_changes(series, segments) == [Alert(100, 101, ChangeKind.STEP, Direction.SLOWER)]
+    assert detect_changes(series, np.arange(160) >= 106) == [Alert(100, 101, ChangeKind.STEP, Direction.SLOWER)]
 
 
 # --- the smallest relevant change ------------------------------------------------------------------------------------
 
 
-def test_a_step_below_the_smallest_relevant_change_raises_nothing() -> None:
+def test_a_step_is_raised_when_its_change_is_relevant() -> None:
     series = 1 + noise(200, deviation=0.001)
     series[100:] *= 1.008
     assert len(detect_changes(series)) == 1
     assert detect_changes(series, smallest=0.01) == []
     assert detect_changes(1 / series, smallest=0.01) == []
-
-
-def test_a_change_that_grows_step_by_step_is_raised_when_it_is_relevant() -> None:
-    series = 1 + noise(200, deviation=0.001)
-    series[100:] *= 1.008
     series[130:] *= 1.008
     (alert,) = detect_changes(series, smallest=0.01)
     assert alert.raised >= 130
     assert alert.direction == "slower"
 
 
-@pytest.mark.parametrize("drift", [0.02, -0.02])
-def test_a_drift_is_raised_when_it_is_relevant(drift: float) -> None:
-    series = (1 + noise(200, deviation=0.001)) * (1 + drift * np.clip((np.arange(200) - 99) / 100, 0, 1))
-    early, late = detect_changes(series), detect_changes(series, smallest=0.01)
-    assert early[0].raised < 140
-    assert 140 <= late[0].raised <= 175
+def test_a_drift_is_raised_when_it_is_relevant():
+    for drift in [0.02, -0.02]:
+        series = (1 + noise(200, deviation=0.001)) * (1 + drift * np.clip((np.arange(200) - 99) / 100, 0, 1))
+        early, late = detect_changes(series), detect_changes(series, smallest=0.01)
+        assert early[0].raised < 140, drift
+        assert 140 <= late[0].raised <= 175, drift
 
 
 def test_each_series_has_its_own_smallest_relevant_change() -> None:
@@ -126,14 +107,13 @@ def test_changes_too_small_to_be_relevant_permit_no_false_alerts() -> None:
     assert sum(map(len, together[40:])) <= sum(map(len, alone))
 
 
-def test_the_first_twenty_runs_raise_nothing() -> None:
+def test_neither_a_spike_however_high_nor_the_first_twenty_runs_nor_a_tiny_difference_raise_anything() -> None:
     series = 1 + noise(40)
     series[10:] *= 1.5
     assert all(alert.raised >= 20 for alert in detect_changes(series))
     assert detect_changes(series[:20]) == []
-
-
-def test_a_spike_of_one_run_raises_nothing_however_high() -> None:
+    assert detect_changes(np.repeat([1.0, 1.0001], 60)) == []  # as small as between equal processes
+    assert {alert.raised for alert in detect_changes([0.25] + 31 * [5e-324])} <= set(range(1, 32))
     for height in (1.1, 2.0, 1e6, 1e-6):
         series = 1 + noise(120)
         series[[40, 60, 80, 100]] *= height
@@ -147,16 +127,12 @@ def test_a_constant_raises_nothing_and_its_change_is_raised() -> None:
         assert detect_changes(np.repeat([after, before], 40)) == [Alert(40, 41, ChangeKind.STEP, Direction.FASTER)]
 
 
-def test_differences_as_small_as_between_equal_processes_raise_nothing() -> None:
-    assert detect_changes(np.repeat([1.0, 1.0001], 60)) == []
-
-
 def test_two_states_raise_nothing_until_their_shares_change() -> None:
     generator = np.random.default_rng(3)
     slow = generator.random(200) < np.repeat([0.3, 0.95], 100)
     series = 1 + 0.05 * slow + noise(200, deviation=0.003)
     assert detect_changes(series[:100]) == []
-    assert shapes(detect_changes(series)) == [("mixture", "slower")]
+    assert [(alert.kind, alert.direction) for alert in detect_changes(series)] == [("mixture", "slower")]
 
 
 def test_a_slow_drift_is_a_trend_before_it_has_added_three_percent() -> None:
@@ -218,7 +194,7 @@ def histories(draw: st.DrawFn) -> Floats:
     return series
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.data())
 def test_the_alerts_of_a_prefix_are_a_prefix_of_the_alerts(series: Floats, data: st.DataObject) -> None:
     whole = detect_changes(series)
@@ -230,35 +206,24 @@ def test_the_alerts_of_a_prefix_are_a_prefix_of_the_alerts(series: Floats, data:
         assert early.end is None or early.end < end
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(histories(), st.sampled_from([2.0**-20, 0.5, 1024.0]))
-def test_the_unit_does_not_matter(series: Floats, unit: float) -> None:
-    assert detect_changes(unit * series) == detect_changes(series)
-
-
-@settings(max_examples=30, deadline=None)
-@given(histories())
-def test_a_series_upside_down_has_its_alerts_in_the_other_direction(series: Floats) -> None:
-    swapped = {Direction.SLOWER: Direction.FASTER, Direction.FASTER: Direction.SLOWER}
-    mirrored = [replace(alert, direction=swapped[alert.direction]) for alert in detect_changes(-series)]
-    assert mirrored == detect_changes(series)
-
-
-@settings(max_examples=60, deadline=None)
-@given(histories())
-def test_alerts_name_measured_runs_of_the_past_in_order(series: Floats) -> None:
+def test_alerts_name_measured_runs_in_order_and_turn_with_the_series_whatever_the_unit(series, unit):
     alerts = detect_changes(series)
     assert [alert.raised for alert in alerts] == sorted({alert.raised for alert in alerts})
     for alert in alerts:
         assert alert.start < alert.raised
         assert alert.end is None or alert.start < alert.end
         assert not np.isnan(series[[alert.start, alert.raised, alert.end or alert.raised]]).any()
+    assert detect_changes(unit * series) == alerts
+    swapped = {Direction.SLOWER: Direction.FASTER, Direction.FASTER: Direction.SLOWER}
+    assert [replace(alert, direction=swapped[alert.direction]) for alert in detect_changes(-series)] == alerts
 
 
 possible = st.sampled_from([0.0, 5e-324, 1e-300, 1.0, 1.7e308, -1.7e308, np.nan]) | st.floats(allow_infinity=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(possible, max_size=8), st.lists(possible, min_size=1, max_size=40), st.data())
 def test_every_possible_history_has_an_answer(few: list[float], many: list[float], data: st.DataObject) -> None:
     for series in (many, few + 30 * many[:1] + many, 20 * few[:1] + 20 * many[:1] + few):
@@ -271,19 +236,15 @@ def test_every_possible_history_has_an_answer(few: list[float], many: list[float
         assert without_ends(early) == without_ends([alert for alert in alerts if alert.raised < end])
 
 
-def test_a_level_next_to_zero_has_an_answer() -> None:
-    assert {alert.raised for alert in detect_changes([0.25] + 31 * [5e-324])} <= set(range(1, 32))
+def test_a_constant_of_any_size_raises_nothing_until_it_is_halved():
+    for constant in [0.0, 5e-324, 1e-300, 3.2e-8, 1.0, 1.7e308]:
+        assert detect_changes([constant]) == detect_changes(np.full(60, constant)) == [], constant
+        if constant:
+            halved = detect_changes(np.repeat([constant, constant / 2], 30))
+            assert halved == [Alert(30, 31, ChangeKind.STEP, Direction.FASTER)] or constant == 5e-324, constant
 
 
-@pytest.mark.parametrize("constant", [0.0, 5e-324, 1e-300, 3.2e-8, 1.0, 1.7e308])
-def test_a_constant_of_any_size_raises_nothing_until_it_is_halved(constant: float) -> None:
-    assert detect_changes([constant]) == detect_changes(np.full(60, constant)) == []
-    if constant:
-        halved = detect_changes(np.repeat([constant, constant / 2], 30))
-        assert halved == [Alert(30, 31, ChangeKind.STEP, Direction.FASTER)] or constant == 5e-324
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.floats(0.05, 3.0), min_size=2, max_size=5))
 def test_a_larger_step_is_never_found_later(seed: int, heights: list[float]) -> None:
     noise = 0.01 * np.random.default_rng(seed).standard_normal(80)
@@ -299,20 +260,7 @@ def test_a_larger_step_is_never_found_later(seed: int, heights: list[float]) -> 
 # --- many series -----------------------------------------------------------------------------------------------------
 
 
-def test_series_that_all_move_have_the_alerts_of_each_alone() -> None:
-    generator = np.random.default_rng(5)
-    matrix = 1 + 0.01 * generator.standard_normal((8, 130))
-    matrix[:, 60:] += np.linspace(0.06, 0.1, 8)[:, None]
-    matrix[::2, 100:] -= 0.08
-    matrix[generator.random(matrix.shape) < 0.1] = np.nan
-    segments = np.zeros(matrix.shape, int)
-    segments[3, 60:] = 1
-    for row, alerts in enumerate(detect_changes_together(matrix, segments=segments)):
-        assert alerts == detect_changes(matrix[row], segments[row])
-        assert (len(alerts) > 0) == (row != 3)
-
-
-def test_the_alerts_of_a_prefix_are_a_prefix_for_many_series_too() -> None:
+def test_the_alerts_of_many_series_have_those_of_a_prefix_as_their_prefix_and_keep_their_order() -> None:
     generator = np.random.default_rng(6)
     matrix = 1 + 0.01 * generator.standard_normal((40, 100))
     matrix[:6, 50:] += 0.03
@@ -322,15 +270,6 @@ def test_the_alerts_of_a_prefix_are_a_prefix_for_many_series_too() -> None:
     for end in (40, 52, 54, 60, 75):
         until = [without_ends([alert for alert in alerts if alert.raised < end]) for alerts in whole]
         assert [*map(without_ends, detect_changes_together(matrix[:, :end], groups))] == until
-
-
-def test_the_order_of_the_series_does_not_matter() -> None:
-    generator = np.random.default_rng(7)
-    matrix = 1 + 0.01 * generator.standard_normal((30, 90))
-    matrix[:8, 50:] += 0.05
-    groups = [row % 7 for row in range(30)]
-    order = generator.permutation(30)
+    order = generator.permutation(40)
     shuffled = detect_changes_together(matrix[order], [groups[row] for row in order])
-    whole = detect_changes_together(matrix, groups)
-    assert any(whole)
     assert shuffled == [whole[row] for row in order]

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from perfsvc.judge import detect_changes, detect_changes_together
 from perfsvc.judge.changes.detect import detect_changes_in_each, discoveries
@@ -62,6 +62,8 @@ def plain_inflation(before: int, window: int, share: float) -> float:
 
 def plain_score(units: np.ndarray, window: int, skew: float, persistence: float) -> float:
     """Return Student's t of a window against the runs before it, as a score."""
+    from scipy import stats
+
     before, after = units[:-window], units[-window:]
     if len(before) < 2:
         return 0.0
@@ -83,7 +85,7 @@ def plain_score(units: np.ndarray, window: int, skew: float, persistence: float)
     return (deviate * headroom) ** 2 / 2 + LENGTH_BONUS * math.log(window)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seeds, st.integers(LEARNING + 1, 90), st.sampled_from([0.0, 0.03, 0.08]), st.sampled_from([0.0, 0.04]))
 def test_the_score_of_every_window_is_students(seed: int, runs: int, step: float, spikes: float) -> None:
     generator = np.random.default_rng(seed)
@@ -99,7 +101,7 @@ def test_the_score_of_every_window_is_students(seed: int, runs: int, step: float
             assert scores[place, row] == pytest.approx(expected, abs=0.02, rel=0.01)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seeds, st.integers(LEARNING + 1, 60), st.floats(0, 0.06))
 def test_a_series_that_may_not_reach_a_score_does_not(seed: int, runs: int, step: float) -> None:
     series = 1 + 0.01 * np.random.default_rng(seed).standard_normal((20, runs))
@@ -112,16 +114,14 @@ def test_a_series_that_may_not_reach_a_score_does_not(seed: int, runs: int, step
 
 @given(st.floats(0.05, 2), st.floats(1, 8))
 def test_a_deviate_of_a_skewed_sum_becomes_the_normal_deviate_of_equal_chance(skew: float, deviate: float) -> None:
+    from scipy import stats
+
     shape = 4 / skew**2
     expected = -stats.norm.ppf(stats.gamma.sf(shape + deviate * math.sqrt(shape), shape))
     normal = float(normal_deviate(np.array(deviate), np.array(skew)))
     assert normal == pytest.approx(min(expected, deviate), rel=0.03, abs=0.03)
     assert normal < normal_deviate(np.array(deviate + 0.1), np.array(skew))
-
-
-def test_a_deviate_of_a_sum_without_skew_stays() -> None:
-    deviates = np.linspace(0, 8, 9)
-    assert normal_deviate(deviates, np.zeros(9)) == pytest.approx(deviates, abs=0.02)
+    assert normal_deviate(np.array(deviate), np.array(0.0)) == pytest.approx(deviate, abs=0.02)
 
 
 @given(seeds, st.integers(4, 60))
@@ -148,7 +148,7 @@ def test_a_step_and_a_ramp_explain_what_least_squares_explain(seed: int, runs: i
         assert by_ramp == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds, st.integers(1, 6))
 def test_each_of_many_series_has_the_alerts_that_it_has_alone(seed: int, series: int) -> None:
     generator = np.random.default_rng(seed)
@@ -158,21 +158,12 @@ def test_each_of_many_series_has_the_alerts_that_it_has_alone(seed: int, series:
     segments = (np.arange(80) >= generator.integers(20, 160, (series, 1))).astype(int)
     alone = [detect_changes(row, ids) for row, ids in zip(matrix, segments, strict=True)]
     assert detect_changes_in_each(matrix, segments) == alone
-
-
-@settings(max_examples=15, deadline=None)
-@given(seeds, st.integers(1, 6))
-def test_series_that_all_move_together_have_the_alerts_that_each_has_alone(seed: int, series: int) -> None:
-    """All of them move at once, so that every alert is a discovery."""
-    generator = np.random.default_rng(seed)
-    matrix = 1 + 0.01 * generator.standard_normal((series, 80))
-    matrix[:, 40:] += 0.3
-    matrix[generator.random(matrix.shape) < 0.15] = np.nan
+    matrix[:, 40:] *= 1.4  # all of them move at once, so that every alert is a discovery
     together = [alerts[:1] for alerts in detect_changes_together(matrix)]
     assert together == [detect_changes(row)[:1] for row in matrix]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seeds, st.integers(1, 12), st.integers(1, 100))
 def test_runs_before_the_latest_segment_of_all_series_do_not_matter(seed: int, series: int, first: int) -> None:
     """A caller who asks for the latest segment alone need not pass the runs before."""
@@ -186,12 +177,7 @@ def test_runs_before_the_latest_segment_of_all_series_do_not_matter(seed: int, s
     alone = detect_changes_together(matrix[:, first:], groups, segments[:, first:])
     later = [
         [
-            replace(
-                alert,
-                start=alert.start - first,
-                raised=alert.raised - first,
-                end=alert.end and alert.end - first,
-            )
+            replace(alert, start=alert.start - first, raised=alert.raised - first, end=alert.end and alert.end - first)
             for alert in alerts
             if alert.raised >= first
         ]
@@ -225,7 +211,8 @@ def test_only_runs_inside_the_level_count_for_its_estimates() -> None:
     assert (center[1], scale[1]) == pytest.approx((alone_center[0], alone_scale[0]))
     assert center[0] == np.median(values[0])
     units = np.clip(values, -CLIP, CLIP)
-    beyond = stats.skew(units[1, :30]) - 2 * math.sqrt(6 / 30)
+    cubes = ((units[1, :30] - units[1, :30].mean()) / units[1, :30].std()) ** 3
+    beyond = cubes.mean() - 2 * math.sqrt(6 / 30)
     both, alone = offsets_from_mean(units, inside), offsets_from_mean(units[1:, :30], inside[1:, :30])
     assert skewness(*both)[1] == pytest.approx(max(beyond, 0))
     assert persistence(*both)[1] == persistence(*alone)
@@ -237,7 +224,7 @@ def test_persistence_separates_runs_that_resemble_the_one_before_from_independen
     persistent = persistence(*offsets_from_mean(alike, np.ones(alike.shape, bool)))
     assert persistent.mean() == pytest.approx(0.4 - PERSISTENCE_ERRORS / math.sqrt(399), abs=0.01)
     independent = persistence(*offsets_from_mean(noise, np.ones(noise.shape, bool)))
-    assert (independent == 0).mean() == pytest.approx(stats.norm.cdf(PERSISTENCE_ERRORS), abs=0.08)
+    assert (independent == 0).mean() == pytest.approx(NormalDist().cdf(PERSISTENCE_ERRORS), abs=0.08)
 
 
 # --- discoveries -----------------------------------------------------------------------------------------------------
