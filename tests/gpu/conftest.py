@@ -1,46 +1,53 @@
 """Fixtures of the tests on a GPU, which are skipped with the reason if there is none."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.device import helper_kernels as own_kernels
 from perfsvc.device.find import find, open_device
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Unit
+from tests.gpu.commands import compiled
 
 KERNELS = Path(__file__).parent / "kernels.cu"
 ENTRIES = ("add", "scale", "reverse", "spin", "stray", "crooked", "mixed", "keep")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def gpus():
+@cache
+def no_gpu():
+    """Return why there is no GPU here, or nothing if there is one."""
     try:
-        return find(["cuda"])
+        find(["cuda"])
     except NoDeviceError as error:
-        pytest.skip(error.what)
+        return error.what
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Skip every test of this folder for the same reason if there is no GPU."""
+    if reason := no_gpu():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def gpus():
+    return find(["cuda"])
 
 
 @pytest.fixture(scope="session")
 def cubin(gpus, tmp_path_factory):
     """The path of a cubin of kernels.cu for the first GPU."""
-    unit = Unit(KERNELS, ENTRIES)
-    cache = Cache(tmp_path_factory.mktemp("cache"))
-    built = compile_all([unit], toolchain_for(gpus[0].target), cache)[unit]
-    assert isinstance(built, Binary), built
     path = tmp_path_factory.mktemp("cubin") / "kernels.cubin"
-    path.write_bytes(built.code)
+    path.write_bytes(compiled(Unit(KERNELS, ENTRIES), gpus[0].target, tmp_path_factory.mktemp("cache")))
     return path
 
 
 @pytest.fixture(scope="session")
 def helper_kernels(gpus, tmp_path_factory):
     """The compiled helper kernels, with which the first GPU is opened."""
-    unit = own_kernels.unit("cuda")
-    built = compile_all([unit], toolchain_for(gpus[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
-    assert isinstance(built, Binary), built
-    return built.code
+    return compiled(own_kernels.unit("cuda"), gpus[0].target, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """The commit that made a kernel slower, found on a GPU among some that did not."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.gpu.commands import perfsvc
 
 pytestmark = [
     pytest.mark.gpu,
@@ -42,15 +42,7 @@ def git(folder, *arguments):
 
 def test_the_commit_that_removed_the_padding_is_found_with_few_comparisons(gpus, history, tmp_path):
     command = ["bisect", CASE, "--good", "HEAD~5", "--device", gpus[0].spec, "--suite", history, "--format", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "perfsvc", *command],
-        cwd=tmp_path,
-        env=os.environ | {"PERFSVC_CACHE": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=550,
-        check=False,
-    )
+    done = perfsvc(tmp_path, *command, limit_s=550, PERFSVC_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert [commit["subject"] for commit in found["culprits"]] == ["commit 3"]

@@ -1,11 +1,8 @@
 """C++ kernels on a real GPU: names, structs, linked sources, clusters, cooperative and programmatic launches."""
 
 import json
-import os
 import re
 import statistics
-import subprocess
-import sys
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -13,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.errors import LaunchError, MissingPackageError, NoProfilerError
 from perfsvc.model import Launch, Unit
 from perfsvc.profile.commands import NcuProfiler
+from tests.gpu.commands import compiled, perfsvc
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -44,10 +41,7 @@ def hopper(gpus):
 
 @pytest.fixture(scope="module")
 def code(gpus, tmp_path_factory):
-    unit = Unit(SOURCE, ENTRIES)
-    built = compile_all([unit], toolchain_for(gpus[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
-    assert isinstance(built, Binary), built
-    return built.code
+    return compiled(Unit(SOURCE, ENTRIES), gpus[0].target, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
@@ -166,41 +160,33 @@ def test_a_programmatic_launch_is_right_and_not_slower(device, cpp, arrays, time
 
 
 @pytest.fixture
-def perfsvc(gpus, tmp_path):
+def guide(gpus, tmp_path):
     """Return a function that runs a command on the suite of the guide, and returns its JSON."""
     for text, path in re.findall(r"```(?:python|cuda)\n((?:#|//) (\S+)\n.*?)```", GUIDE.read_text("utf-8"), re.DOTALL):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
 
     def command(name, *arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", name, *arguments, "--format", "json"],
-            cwd=tmp_path,
-            env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db")},
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+        done = perfsvc(tmp_path, name, *arguments, "--format", "json", limit_s=200)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)
 
     return command, gpus[0].spec
 
 
-def test_all_examples_of_the_guide_are_right_on_a_gpu(perfsvc):
-    command, device = perfsvc
+def test_all_examples_of_the_guide_are_right_on_a_gpu(guide):
+    command, device = guide
     rows = command("run", "--device", device, "--suite", "mykernels", "--replicas", "1", "--samples", "20")["results"]
     assert {row["status"] for row in rows} == {"ok"}, [row for row in rows if row["status"] != "ok"]
     assert {row["benchmark"] for row in rows} == {"scale", "smooth", "linked", "chain", "pairs", "share"}
 
 
-def test_a_profile_shows_the_name_that_the_author_wrote(perfsvc):
+def test_a_profile_shows_the_name_that_the_author_wrote(guide):
     try:
         NcuProfiler()
     except (NoProfilerError, MissingPackageError) as error:
         pytest.skip(error.what)
-    command, device = perfsvc
+    command, device = guide
     case = "scale/tiled-ITEMS4[n=16777216]"
     suite = ("--suite", "mykernels", "--device", device)
     command("run", *suite, "--replicas", "1", "--samples", "20", "--select", case)

@@ -1,10 +1,8 @@
 """The settings of a real GPU, which the driver reports, in the full environment of a run."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from perfsvc.device.telemetry import INSTANCE, settings_of_gpu
 from perfsvc.model import PARTS
+from tests.gpu import commands
 
 pytestmark = pytest.mark.gpu
 
@@ -74,13 +73,9 @@ def test_settings_agree_with_nvidia_smi(gpus, settings):
 
 def test_a_run_records_the_settings_of_its_gpu(gpus, settings, tmp_path):
     device = gpus[0]
-    environment = os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db"), "CUDA_MODULE_LOADING": "EAGER"}
 
     def perfsvc(*arguments):
-        command = [sys.executable, "-m", "perfsvc", *arguments, "--format", "json"]
-        done = subprocess.run(
-            command, check=False, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
+        done = commands.perfsvc(tmp_path, *arguments, "--format", "json", CUDA_MODULE_LOADING="EAGER")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

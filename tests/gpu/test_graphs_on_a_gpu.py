@@ -3,12 +3,9 @@
 import ctypes
 import importlib.util
 import json
-import os
 import re
 import sqlite3
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +15,7 @@ from perfsvc.errors import LaunchError, MissingPackageError, NoProfilerError
 from perfsvc.model import Launch
 from perfsvc.profile.commands import NcuProfiler
 from perfsvc.profile.reports import require_ncu_report
+from tests.gpu import commands
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -197,15 +195,7 @@ def perfsvc(gpus, tmp_path):
     """Types a command on the first GPU."""
 
     def typed(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "perfsvc", *map(str, arguments), "--device", gpus[0].spec, "--format", "json"],
-            cwd=tmp_path,
-            env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db")},
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
+        return commands.perfsvc(tmp_path, *arguments, "--device", gpus[0].spec, "--format", "json", limit_s=250)
 
     return typed
 

@@ -1,9 +1,6 @@
 """Cases on two GPUs: copies, NCCL's all-reduce and a split product are right, and the link is known."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +9,7 @@ import pytest
 from perfsvc.device.find import find, open_device
 from perfsvc.device.groups import NVLINK
 from perfsvc.installation import nccl_library
+from tests.gpu.commands import perfsvc
 
 pytestmark = pytest.mark.gpu
 
@@ -130,19 +128,9 @@ def test_the_all_reduce_of_nccl_adds_the_arrays_of_both_gpus_again_and_again(gro
 
 def test_the_built_in_kernels_are_right_on_two_gpus_and_their_rate_is_compared_with_the_link(spec, tmp_path):
     wanted = ("peer_copy", "all_reduce/*[n=67108864,gpus=2]", "matmul_split")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "perfsvc", "run", "--suite", ROOT / "kernels", "--device", spec),
-            *(word for name in wanted for word in ("--select", name)),
-            *("--points", "full", "--replicas", "1", "--samples", "50", "--limit", "100", "--format", "json"),
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db")},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    selected = [word for name in wanted for word in ("--select", name)]
+    options = ("--points", "full", "--replicas", "1", "--samples", "50", "--limit", "100", "--format", "json")
+    done = perfsvc(tmp_path, "run", "--suite", ROOT / "kernels", "--device", spec, *selected, *options, limit_s=300)
     assert done.stdout, done.stderr
     results = json.loads(done.stdout)["results"]
     assert {row["status"] for row in results} <= {"ok", "skipped"}, done.stdout

@@ -2,15 +2,13 @@
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from perfsvc.process import toolkits
+from tests.gpu.commands import perfsvc
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -86,15 +84,7 @@ benchmark = Benchmark(
 def run(gpus, folder, suite):
     """Measure a suite once; return its rows by benchmark and variant."""
     command = ("run", "--suite", suite, "--device", gpus[0].spec, "--replicas", "1", "--points", "smoke")
-    done = subprocess.run(
-        [sys.executable, "-m", "perfsvc", *command, "--format", "json"],
-        cwd=folder,
-        env=os.environ | {"PERFSVC_DB": str(folder / "perfsvc.db")},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    done = perfsvc(folder, *command, "--format", "json", limit_s=280)
     assert done.stdout, done.stderr
     return {f"{row['benchmark']}/{row['variant']}": row for row in json.loads(done.stdout)["results"]}
 

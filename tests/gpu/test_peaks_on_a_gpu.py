@@ -1,15 +1,13 @@
 """The measured peaks of a GPU, and the shares of them that real cases reach."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from perfsvc.service.peaks import kernels
 from perfsvc.store import Store
+from tests.gpu.commands import perfsvc
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -20,23 +18,12 @@ ROOT = Path(__file__).parents[2]
 def measured(gpus, tmp_path_factory):
     """The JSON of two runs of products and sums, and the peaks in the database after each."""
     folder = tmp_path_factory.mktemp("peaks")
-    database = str(folder / "perfsvc.db")
+    command = ("run", "--device", gpus[0].spec, "--suite", ROOT / "kernels", "--replicas", "1", "--format", "json")
     runs = []
     for _ in range(2):
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "perfsvc", "run", "--device", gpus[0].spec, "--suite", ROOT / "kernels"),
-                *("--select", "vector_add", "--select", "matmul*", "--replicas", "1", "--format", "json"),
-            ],
-            cwd=folder,
-            env=os.environ | {"PERFSVC_DB": database},
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
+        done = perfsvc(folder, *command, "--select", "vector_add", "--select", "matmul*", limit_s=250)
         assert done.returncode in {0, 1}, done.stderr
-        with Store.open(database, create=False) as store:
+        with Store.open(str(folder / "perfsvc.db"), create=False) as store:
             runs.append((json.loads(done.stdout), store.devices.gpu_peaks(gpus[0], version=kernels.VERSION)))
     return runs
 

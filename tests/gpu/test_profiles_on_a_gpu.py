@@ -1,17 +1,12 @@
 """Nsight Compute on a real GPU: what it counts of a case, and why a planted regression is slower."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from perfsvc.build import Binary, Cache, compile_all, toolchain_for
-from perfsvc.device import helper_kernels as own_kernels
 from perfsvc.errors import MissingPackageError, NoProfilerError, PerfsvcError
 from perfsvc.model import Case, Profile, ProfileResult
 from perfsvc.profile import reports
@@ -19,6 +14,7 @@ from perfsvc.profile.commands import NcuProfiler, find_program
 from perfsvc.profile.explain import explain
 from perfsvc.service.profile.case_profiler import CaseProfiler, ProfilerSettings, ProfilingTask, subject_of
 from perfsvc.store import Store
+from tests.gpu import commands
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -63,15 +59,7 @@ def perfsvc(gpus, tmp_path):
     """Types a command on the first GPU; gives the exit code and what it printed."""
 
     def typed(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", *map(str, arguments), "--device", gpus[0].spec],
-            cwd=tmp_path,
-            env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db"), "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            timeout=290,
-            check=False,
-        )
+        done = commands.perfsvc(tmp_path, *arguments, "--device", gpus[0].spec, COLUMNS="200")
         if any(sign in done.stderr for sign in ("ERR_NVGPUCTRPERM", "holds the GPU's counters")):
             pytest.skip(done.stderr)
         return done
@@ -130,7 +118,7 @@ def test_the_longer_of_two_kernels_is_profiled(ncu, perfsvc, suite):
 
 
 @pytest.fixture
-def profile_all(ncu, gpus, perfsvc, tmp_path, monkeypatch):
+def profile_all(ncu, gpus, helper_kernels, perfsvc, tmp_path, monkeypatch):  # noqa: PLR0917 - fixtures have names
     """Return a function that profiles variants of the benchmark ``lethal`` in sessions, and the number of sessions.
 
     Its suite has a variant ``sleeper`` in addition.
@@ -141,9 +129,6 @@ def profile_all(ncu, gpus, perfsvc, tmp_path, monkeypatch):
     source.write_text(source.read_text() + SLEEPER)
     bench.write_text(bench.read_text().replace("variants=[", 'variants=[variant("sleeper", "sleeper"),'))
     device = gpus[0]
-    unit = own_kernels.unit("cuda")
-    built = compile_all([unit], toolchain_for(device.target), Cache(tmp_path / "cache"))[unit]
-    assert isinstance(built, Binary), built
     sessions = []
     run = NcuProfiler.run
 
@@ -167,7 +152,7 @@ def profile_all(ncu, gpus, perfsvc, tmp_path, monkeypatch):
             tasks = [
                 ProfilingTask(subject_of(store, Case("lethal", name, (("n", 1000),)).id, 1, here)) for name in variants
             ]
-            profiler = CaseProfiler(store, ProfilerSettings(here, {device.uuid: built.code}, **settings))
+            profiler = CaseProfiler(store, ProfilerSettings(here, {device.uuid: helper_kernels}, **settings))
             answers = profiler.profile_all(tasks)
         found = {task.subject.case.variant: answers[task] for task in tasks}
         for name, answer in found.items():

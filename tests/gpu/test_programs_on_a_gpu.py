@@ -1,11 +1,10 @@
 """A CUDA program as a variant: it sees the measured GPU alone, its times are judged, and its old executable is run."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.gpu import commands
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -72,15 +71,8 @@ def suite(gpus, tmp_path):
 @pytest.fixture
 def perfsvc(gpus, suite, tmp_path):
     def run(*arguments, code):
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", "run", "--device", gpus[0].spec, "--suite", suite, *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"PERFSVC_CACHE": str(tmp_path / "cache"), "PERFSVC_DB": str(tmp_path / "perfsvc.db")},
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
+        command = ("run", "--device", gpus[0].spec, "--suite", suite, *arguments)
+        done = commands.perfsvc(tmp_path, *command, limit_s=250, PERFSVC_CACHE=str(tmp_path / "cache"))
         assert done.returncode == code, (done.stdout, done.stderr)
         return json.loads(done.stdout)
 

@@ -2,13 +2,14 @@
 
 import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.gpu.commands import perfsvc
 
 pytestmark = [
     pytest.mark.gpu,
@@ -51,15 +52,7 @@ def numba_works(gpus):
 
 def test_every_function_and_kernel_of_the_page_is_right_and_timed(gpus, suite, tmp_path, numba_works):
     command = ("run", "--suite", suite, "--device", gpus[0].spec, "--replicas", "1")
-    done = subprocess.run(
-        [sys.executable, "-m", "perfsvc", *command, "--format", "json"],
-        cwd=tmp_path,
-        env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db")},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    done = perfsvc(tmp_path, *command, "--format", "json", limit_s=250)
     rows = json.loads(done.stdout)["results"]
     assert {f"{row['benchmark']}/{row['variant']}" for row in rows} == VARIANTS
     if not numba_works:

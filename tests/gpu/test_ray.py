@@ -1,15 +1,13 @@
 """A run through Ray on real GPUs: it measures what a run without Ray measures."""
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks.ray_nodes import real_nodes
+from tests.gpu.commands import perfsvc
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install perfsvc[ray]")
 
@@ -21,15 +19,9 @@ NOISE = 0.02
 
 
 def medians(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "perfsvc", "run", "--suite", KERNELS, *CASES, "--format", "json", *arguments],
-        cwd=folder,
-        env=os.environ | {"PERFSVC_DB": str(folder / f"{len(list(folder.glob('*.db')))}.db")},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    database = str(folder / f"{len(list(folder.glob('*.db')))}.db")
+    command = ("run", "--suite", KERNELS, *CASES, "--format", "json", *arguments)
+    done = perfsvc(folder, *command, limit_s=240, PERFSVC_DB=database)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["results"]
     return {(row["device"], row["case"], row["cache"]): row["median_s"] for row in rows if row["status"] == "ok"}

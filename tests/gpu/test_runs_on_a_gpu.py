@@ -1,16 +1,14 @@
 """The command line on a GPU: the built-in suite, and every fault costing its case alone."""
 
 import json
-import os
 import re
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from perfsvc.store import Store
+from tests.gpu.commands import perfsvc
 
 pytestmark = pytest.mark.gpu
 
@@ -22,15 +20,7 @@ LETHAL = Path(__file__).parent / "suites" / "lethal"
 @pytest.fixture
 def run(gpus, tmp_path):
     def start(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", "run", "--device", gpus[0].spec, "--format", "json", *arguments],
-            cwd=tmp_path,
-            env=os.environ | {"PERFSVC_DB": str(tmp_path / "perfsvc.db")},
-            capture_output=True,
-            text=True,
-            timeout=115,
-            check=False,
-        )
+        done = perfsvc(tmp_path, "run", "--device", gpus[0].spec, "--format", "json", *arguments, limit_s=115)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)["results"]
 

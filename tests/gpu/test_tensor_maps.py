@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.errors import LaunchError
 from perfsvc.model import Launch, TensorMapArg, Unit
+from tests.gpu.commands import compiled
 
 pytestmark = pytest.mark.gpu
 
@@ -20,10 +20,7 @@ PIECE = 16
 def code(gpus, tmp_path_factory):
     if int(gpus[0].compute_capability.partition(".")[0]) < 9:
         pytest.skip("this GPU has no tensor maps")
-    unit = Unit(SOURCE, ("fetch", "arrive"))
-    built = compile_all([unit], toolchain_for(gpus[0].target), Cache(tmp_path_factory.mktemp("cache")))[unit]
-    assert isinstance(built, Binary), built
-    return built.code
+    return compiled(Unit(SOURCE, ("fetch", "arrive")), gpus[0].target, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 import contextlib
 import importlib.util
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.gpu import commands
 
 pytestmark = [
     pytest.mark.gpu,
@@ -39,15 +39,7 @@ class Workplace:
         self.suite = folder / "kernels"
 
     def perfsvc(self, *arguments, codes=(0,)):
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", *arguments],
-            cwd=self.folder,
-            env=os.environ | {"PERFSVC_DB": str(self.folder / "perfsvc.db")},
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
+        done = commands.perfsvc(self.folder, *arguments, limit_s=900)
         assert done.returncode in codes, done.stdout + done.stderr
         return done.stdout
 

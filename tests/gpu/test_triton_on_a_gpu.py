@@ -3,17 +3,15 @@
 import contextlib
 import importlib.util
 import json
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
 from perfsvc.elf import kernel_registers
 from perfsvc.keys import Keys, Signed
 from perfsvc.store import Store
+from tests.gpu.commands import perfsvc
 
 pytestmark = [
     pytest.mark.gpu,
@@ -82,16 +80,8 @@ class Workplace:
         self.bench = folder / "suite" / "twice" / "bench.py"
 
     def measure(self, *arguments, **environment):
-        command = ["run", "--suite", "suite", "--device", self.device, "--replicas", "2", *arguments]
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", *command],
-            cwd=self.folder,
-            env=os.environ | environment | {"PERFSVC_DB": str(self.folder / "perfsvc.db")},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        command = ("run", "--suite", "suite", "--device", self.device, "--replicas", "2", *arguments)
+        done = perfsvc(self.folder, *command, limit_s=600, **environment)
         assert done.returncode in {0, 1}, done.stderr + done.stdout
         return done.stdout
 
