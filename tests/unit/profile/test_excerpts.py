@@ -64,10 +64,7 @@ def test_the_hot_line_stands_beside_the_line_of_the_other_side_that_it_replaced(
         (9, "}", False),
     ]
     assert [line.share for line in excerpt.after if line and line.share] == [0.25, 0.75]
-
-
-def test_a_side_on_which_nothing_was_counted_shows_the_same_place():
-    (excerpt,) = code(launch(), launch((7, 3.0))).excerpts
+    (excerpt,) = code(launch(), launch((7, 3.0))).excerpts  # nothing was counted before: the same place is shown
     assert [line.number for line in excerpt.before if line] == [5, 6, 7, 8]
     assert not any(line.share for line in excerpt.before if line)
 
@@ -77,6 +74,8 @@ def test_a_change_elsewhere_is_shown_apart():
     (change,) = found.changes
     assert texts(change.after) == [(12, "first();", False), (13, "second(1);", True), (14, "third();", False)]
     assert found.further == 0
+    found = code(launch((7, 1.0)), launch((7, 1.0)), other=BEFORE.replace(b"    ", b"\t"))
+    assert not any(excerpt.changed for excerpt in (*found.excerpts, *found.changes))  # spaces make no difference
 
 
 def test_a_change_in_a_file_without_a_hot_line_is_shown_too():
@@ -86,11 +85,6 @@ def test_a_change_in_a_file_without_a_hot_line_is_shown_too():
     (change,) = found.changes
     assert change.files == ("tile.cuh", "tile.cuh")
     assert texts(change.after) == [(1, "#define TILE 32", True), (2, "", False)]
-
-
-def test_spaces_make_no_line_different():
-    found = code(launch((7, 1.0)), launch((7, 1.0)), other=BEFORE.replace(b"    ", b"\t"))
-    assert not any(excerpt.changed for excerpt in (*found.excerpts, *found.changes))
 
 
 def test_kernels_of_one_text_show_their_own_lines():
@@ -118,18 +112,8 @@ def test_without_sources_the_instructions_are_shown():
     assert excerpt.before == (None,) * 5
     assert [(line.number, line.text) for line in excerpt.after] == [(16 * at, f"LDG R{at}") for at in range(2, 7)]
     assert excerpt.after[2].share == 90 / 98
-
-
-def test_many_equal_instructions_have_an_excerpt_too():
     assert len(hot_code(launch(), launch(*[(0, 1.0)] * 100), "sectors", count).excerpts) == 1
-
-
-def test_lines_that_the_sources_lack_are_no_lines():
-    found = code(launch(), launch((99, 1.0), (0, 1.0)))
-    assert found.excerpts[0].files == ("", "")
-
-
-def test_what_was_counted_nowhere_has_no_code():
+    assert code(launch(), launch((99, 1.0), (0, 1.0))).excerpts[0].files == ("", "")  # lines that the sources lack
     assert code(launch(), launch((7, 0.0))) is None
 
 

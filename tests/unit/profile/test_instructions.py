@@ -1,11 +1,8 @@
 """The instructions of real launches, and those that carry a reason."""
 
-import pytest
-
 from perfsvc.model import HotLine, Instruction, Profile, ReasonKind, SourceLine, codec
 from perfsvc.profile.explain import explain
 from perfsvc.profile.instructions import CARRIERS, MOST_LINES, carriers, hot_lines
-from perfsvc.profile.reports import read
 
 CARRIED = {
     ("transpose-padded", "transpose-tiled"): (ReasonKind.BANK_CONFLICTS, {"LDS": 1.0}),
@@ -21,27 +18,26 @@ def opcode(line):
     return next(word for word in line.instruction.split() if not word.startswith("@"))
 
 
-@pytest.mark.parametrize("pair", CARRIED, ids=lambda pair: pair[1])
-def test_the_instructions_that_carry_the_reason_are_the_ones_that_were_changed(ncu_report, pair):
-    kind, expected = CARRIED[pair]
-    fast, slow = (read(ncu_report(name)) for name in pair)
-    slower, faster = explain(fast, slow).reasons[0], explain(slow, fast).reasons[0]
-    assert slower.kind is kind
-    assert {opcode(line): round(line.share, 2) for line in slower.after} == expected
-    assert slower.counted
-    assert (faster.before, faster.after) == (slower.after, slower.before)
+def test_the_instructions_that_carry_the_reason_are_the_ones_that_were_changed(profiled):
+    for pair, (kind, expected) in CARRIED.items():
+        fast, slow = (profiled(name) for name in pair)
+        slower, faster = explain(fast, slow).reasons[0], explain(slow, fast).reasons[0]
+        assert slower.kind is kind, pair
+        assert {opcode(line): round(line.share, 2) for line in slower.after} == expected, pair
+        assert slower.counted, pair
+        assert (faster.before, faster.after) == (slower.after, slower.before), pair
+    reason = explain(profiled("transpose-padded"), profiled("transpose-tiled")).reasons[0]
+    assert (reason.before, reason.after, reason.counted) == ((), (HotLine(1.0, "LDS R11, [R14]", 4),), "excess passes")
+    reasons = {
+        reason.kind: reason for reason in explain(profiled("pairs/chase-full"), profiled("pairs/chase-half")).reasons
+    }
+    of_launch = reasons[ReasonKind.OCCUPANCY]  # a reason of the whole launch is at no instruction
+    assert (of_launch.counted, of_launch.before, of_launch.after) == ("", (), ())
 
 
-def test_a_launch_without_conflicts_has_no_line_that_carries_them(ncu_report):
-    reason = explain(read(ncu_report("transpose-padded")), read(ncu_report("transpose-tiled"))).reasons[0]
-    assert reason.before == ()
-    (line,) = reason.after
-    assert line == HotLine(1.0, "LDS R11, [R14]", 4)
-    assert reason.counted == "excess passes"
-
-
-def test_instructions_are_in_order_with_their_counts(ncu_report):
-    instructions = read(ncu_report("transpose-tiled")).instructions
+def test_instructions_are_in_order_with_their_counts(profiled):
+    instructions = profiled("transpose-tiled").instructions
+    assert codec.decode(Profile, codec.encode(profiled("transpose-tiled"))) == profiled("transpose-tiled")
     assert [instruction.offset for instruction in instructions] == [16 * number for number in range(len(instructions))]
     first = instructions[0]
     assert first.text == "LDC R1, c[0x0][0x28]"
@@ -55,11 +51,6 @@ def test_instructions_are_in_order_with_their_counts(ncu_report):
         "LDS R17, [R14+0x40]": 4_063_232,
         "LDS R19, [R14+0x60]": 4_063_232,
     }
-
-
-def test_the_instructions_of_a_profile_survive_the_answer_of_the_reading_process(ncu_report):
-    profile = read(ncu_report("transpose-tiled"))
-    assert codec.decode(Profile, codec.encode(profile)) == profile
 
 
 SECTORS = CARRIERS[ReasonKind.UNCOALESCED][1]
@@ -85,37 +76,20 @@ def test_instructions_of_a_source_line_count_together():
     )
 
 
-def test_only_the_largest_lines_are_shown():
+def test_only_the_largest_lines_are_shown_and_a_predicate_is_no_opcode():
+    assert hot_lines(profile(), SECTORS) == hot_lines(profile(at(0, "LDG R1", 0, 1)), SECTORS) == ()
+    lines = hot_lines(profile(at(0, "@!P0 LDG R1", 10), at(16, "@P1 LDG R2", 30), at(32, "LDG R3", 20)), SECTORS)
+    assert lines == (HotLine(1.0, "@P1 LDG R2", 3),)
     lines = hot_lines(profile(*(at(16 * number, "LDG R1", number + 1, number + 1) for number in range(9))), SECTORS)
     assert [line.source.line for line in lines] == [9, 8, 7][:MOST_LINES]
     small = hot_lines(profile(at(0, "LDG R1", 97, 1), at(16, "LDG R1", 3, 2)), SECTORS)
     assert [line.source.line for line in small] == [1]
 
 
-def test_a_profile_without_counts_has_no_line():
-    assert hot_lines(profile(), SECTORS) == ()
-    assert hot_lines(profile(at(0, "LDG R1", 0, 1)), SECTORS) == ()
-
-
-def test_a_reason_of_the_whole_launch_is_at_no_instruction(ncu_report):
-    fast, slow = (read(ncu_report(f"pairs/chase-{name}")) for name in ("full", "half"))
-    reasons = {reason.kind: reason for reason in explain(fast, slow).reasons}
-    occupancy = reasons[ReasonKind.OCCUPANCY]
-    assert (occupancy.counted, occupancy.before, occupancy.after) == ("", (), ())
-
-
-def test_divergence_is_where_threads_take_no_part():
-    _, count = carriers(ReasonKind.DIVERGENCE, ())
-    assert count(Instruction(0, "FADD", {"instructions": 2.0, "thread_instructions": 40.0})) == 24
-    assert count(Instruction(0, "FADD", {"instructions": 2.0, "thread_instructions": 64.0})) == 0
-
-
-def test_a_stall_is_where_its_samples_are():
+def test_divergence_is_where_threads_take_no_part_and_a_stall_where_its_samples_are():
     counted, count = carriers(ReasonKind.STALLS, ("stall_barrier_cycles", "stall_wait_cycles"))
     assert counted == "samples of this stall (barrier)"
     assert count(Instruction(0, "BAR", {"stall_barrier_samples": 5.0, "stall_wait_samples": 9.0})) == 5
-
-
-def test_a_predicate_is_no_opcode():
-    lines = hot_lines(profile(at(0, "@!P0 LDG R1", 10), at(16, "@P1 LDG R2", 30), at(32, "LDG R3", 20)), SECTORS)
-    assert lines == (HotLine(1.0, "@P1 LDG R2", 3),)
+    _, count = carriers(ReasonKind.DIVERGENCE, ())
+    assert count(Instruction(0, "FADD", {"instructions": 2.0, "thread_instructions": 40.0})) == 24
+    assert count(Instruction(0, "FADD", {"instructions": 2.0, "thread_instructions": 64.0})) == 0

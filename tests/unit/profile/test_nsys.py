@@ -51,26 +51,14 @@ def test_without_nsys_the_cure_is_to_install_it(stand_in, tmp_path):
     assert "install Nsight Systems" in raised.value.cure
 
 
-@pytest.mark.parametrize(
-    ("text", "output"),
-    [
-        ("#!/bin/sh\necho no rights\nexit 1", "wrote no timeline: no rights"),
-        ("#!/bin/sh\nexit 0", "no output"),
-    ],
-)
-def test_a_missing_timeline_is_an_error_with_the_output(stand_in, tmp_path, text, output):
-    stand_in(text)
-    with pytest.raises(ProfileError, match=output):
-        run(tmp_path)
-
-
-def test_nsys_is_killed_if_it_hangs(stand_in, tmp_path):
-    stand_in("#!/bin/sh\nsleep 100")
-    with pytest.raises(TimeLimitError):
-        run(tmp_path, limit_s=0.5)
-
-
-def test_nsys_that_cannot_be_started_is_an_error(stand_in, tmp_path):
-    stand_in("#!/nowhere/sh\n")
-    with pytest.raises(NoProfilerError, match="cannot be run"):
-        run(tmp_path)
+def test_a_missing_timeline_a_hanging_nsys_and_one_that_cannot_start_are_errors(stand_in, tmp_path):
+    ends = {
+        "#!/bin/sh\necho no rights\nexit 1": (ProfileError, "wrote no timeline: no rights"),
+        "#!/bin/sh\nexit 0": (ProfileError, "no output"),
+        "#!/bin/sh\nsleep 100": (TimeLimitError, "still running after 0.5 s"),
+        "#!/nowhere/sh\n": (NoProfilerError, "cannot be run"),
+    }
+    for text, (error, output) in ends.items():
+        stand_in(text)
+        with pytest.raises(error, match=output):
+            run(tmp_path, limit_s=0.5)

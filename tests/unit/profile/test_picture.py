@@ -6,15 +6,14 @@ from perfsvc.model import Evidence, Explanation, Instruction, Profile, Reason, R
 from perfsvc.profile.explain import explain
 from perfsvc.profile.metrics import STALLS
 from perfsvc.profile.picture import OTHERS, instruction_mix, picture, stalls, traffic
-from perfsvc.profile.reports import read
 
 NOTHING = Profile("k")
 SENTENCE = Explanation(2.0, "2.0 × slower")
 
 
 @pytest.fixture(scope="module")
-def spilled(ncu_report):
-    before, after = (read(ncu_report(f"pairs/arithmetic-{name}")) for name in ("in_registers", "spilled"))
+def spilled(profiled):
+    before, after = (profiled(f"pairs/arithmetic-{name}") for name in ("in_registers", "spilled"))
     return picture(before, after, explain(before, after))
 
 
@@ -31,22 +30,15 @@ def test_spilled_registers_are_seen_in_code_stalls_instructions_and_traffic(spil
     assert flows["local loads"].after == pytest.approx(59.1e9, rel=0.01)
     assert to_l2.hit_rate.after == pytest.approx(0.985, abs=0.01)
     assert [flow.name for flow in to_dram.flows] == ["read", "written"]
-
-
-def test_stalls_add_up_to_the_cycles_between_two_instructions(spilled):
     for side, profile in (("before", spilled.before), ("after", spilled.after)):
         cycles = sum(profile.metrics[f"stall_{stall}_cycles"] for stall in STALLS)
-        assert sum(getattr(stall, side) for stall in spilled.stalls) == pytest.approx(cycles)
+        assert sum(getattr(stall, side) for stall in spilled.stalls) == pytest.approx(cycles), side
+    of_all_classes = sum(pair.after for pair in spilled.instructions)
+    assert of_all_classes == pytest.approx(spilled.after.metrics["instructions"], rel=0.01)
 
 
-def test_the_instructions_of_all_classes_are_all_instructions(spilled):
-    assert sum(pair.after for pair in spilled.instructions) == pytest.approx(
-        spilled.after.metrics["instructions"], rel=0.01
-    )
-
-
-def test_a_reason_of_the_whole_launch_shows_where_the_warps_were_seen(ncu_report):
-    before, after = (read(ncu_report(f"pairs/chase-{name}")) for name in ("full", "half"))
+def test_a_reason_of_the_whole_launch_shows_where_the_warps_were_seen(profiled):
+    before, after = (profiled(f"pairs/chase-{name}") for name in ("full", "half"))
     assert picture(before, after, explain(before, after)).code.counted == "samples of warps"
 
 
@@ -58,13 +50,10 @@ def test_the_code_is_that_of_the_first_independent_reason():
     assert code.excerpts[0].after[0].text == "LDS R1"
 
 
-def test_what_was_not_counted_is_unknown():
+def test_what_was_not_counted_is_unknown_and_not_zero():
     found = picture(NOTHING, NOTHING, SENTENCE)
     assert (found.code, found.stalls, found.instructions) == (None, (), ())
     assert {flow.before for link in found.traffic for flow in link.flows} == {None}
-
-
-def test_a_side_that_was_not_counted_is_unknown_and_not_zero():
     counted = Profile("k", {"stall_wait_cycles": 2.0}, instructions=(Instruction(0, "FADD R1", {"instructions": 8.0}),))
     (stall,) = stalls(NOTHING, counted)
     assert (stall.before, stall.after, stall.meaning) == (None, 2.0, STALLS["wait"])

@@ -101,38 +101,29 @@ def test_a_python_function_is_profiled_at_the_longest_of_its_launches(read):
     launches = [Action("fill", 1.0, ours(LEFT)), Action("softmax", 3.0, ours(LEFT)), Action("copy", 2.0, ours(LEFT))]
     (profile,) = read({LEFT: ""}, launches).values()
     assert (profile.kernel, profile.metrics["duration_s"]) == ("softmax", 3.0)
-    assert [(kernel.name, kernel.duration_s) for kernel in profile.kernels] == [
-        ("fill", 1.0),
-        ("softmax", 3.0),
-        ("copy", 2.0),
-    ]
+    launched = [(kernel.name, kernel.duration_s) for kernel in profile.kernels]
+    assert launched == [("fill", 1.0), ("softmax", 3.0), ("copy", 2.0)]
     (alone,) = read({LEFT: ""}, launches[:1]).values()
     assert (alone.kernel, alone.kernels) == ("fill", ())
     (missing,) = read({LEFT: ""}, []).values()
     assert "saw no launch" in missing.what
-
-
-def test_a_kernel_is_known_by_any_of_its_names(read):
     (profile,) = read({LEFT: "_Zbefore"}, [Action("before", 1.0, ours(LEFT))]).values()
     assert profile.kernel == "before"
 
 
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
+def test_a_launch_that_is_missing_or_another_costs_only_its_own_profile(read):
+    for actions, message in [
         ([], "saw no launch in the range scale"),
         ([Action("before", 1.0)], "saw no launch in the range scale"),
         ([Action("before", 1.0, ours(LEFT)), Action("before", 1.0, ours(LEFT))], "saw 2 launches in the range scale"),
         ([Action("elsewhere", 1.0, ours(LEFT))], "has a launch of the kernel elsewhere, not of before"),
         ([Action("before", 1.0, ours(LEFT), metrics=())], "holds a launch without a metric"),
-    ],
-)
-def test_a_launch_that_is_missing_or_another_costs_only_its_own_profile(read, actions, message):
-    found = read({LEFT: "before", RIGHT: "after"}, [*actions, Action("after", 2.0, ours(RIGHT))])
-    assert isinstance(found[LEFT], ReportError)
-    assert message in found[LEFT].what
-    assert found[LEFT].cure
-    assert found[RIGHT].kernel == "after"
+    ]:
+        found = read({LEFT: "before", RIGHT: "after"}, [*actions, Action("after", 2.0, ours(RIGHT))])
+        assert isinstance(found[LEFT], ReportError), (actions, message)
+        assert message in found[LEFT].what, (actions, message)
+        assert found[LEFT].cure, (actions, message)
+        assert found[RIGHT].kernel == "after", (actions, message)
 
 
 def test_a_real_report_is_read_by_its_range_here_and_in_another_process(ncu_report):

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from perfsvc.model import Explanation, HotLine, Reason, ReasonKind, SourceChange, SourceLine
 from perfsvc.profile.sentence import LONGEST_CODE, sentence
 from perfsvc.profile.source_text import with_source_text
@@ -45,9 +43,9 @@ def test_if_the_line_itself_is_changed_its_text_is_shown_once():
     )
 
 
-@pytest.mark.parametrize("new", [OLD, OLD + "// a comment\n"])
-def test_equal_sources_name_the_line_alone(new):
-    assert explained(OLD, new, CONFLICTS) == f"{BANKS}, at turn.cu:6 {CODE}."
+def test_equal_sources_name_the_line_alone():
+    for new in [OLD, OLD + "// a comment\n"]:
+        assert explained(OLD, new, CONFLICTS) == f"{BANKS}, at turn.cu:6 {CODE}.", new
 
 
 def test_a_faster_launch_names_the_line_of_the_baseline_that_is_mended():
@@ -65,7 +63,10 @@ def test_a_line_with_a_part_of_the_reason_has_its_share_and_a_line_with_little_i
     assert explained(OLD, OLD, replace(CONFLICTS, after=(replace(READ, share=0.2),))) == f"{BANKS}."
 
 
-def test_a_reason_of_the_whole_launch_names_the_change_alone():
+def test_without_a_reason_or_with_a_reason_of_the_whole_launch_the_change_alone_is_named():
+    assert explained(OLD, NEW).startswith("2.0 × slower, and nothing that was counted can account for it. Changed: ")
+    kept = with_source_text(Explanation(1.01, "Both take equally long."), {"a": b"1"}, {"a": b"2"})
+    assert kept.sentence == "Both take equally long."
     occupancy = Reason(ReasonKind.OCCUPANCY, 0.8, "100 % → 50 %")
     assert explained(OLD, NEW, occupancy) == (
         "2.0 × slower: lower occupancy (100 % → 50 %) can account for 80 % of it. "
@@ -73,23 +74,9 @@ def test_a_reason_of_the_whole_launch_names_the_change_alone():
     )
 
 
-def test_without_a_reason_the_change_is_named():
-    assert explained(OLD, NEW).startswith("2.0 × slower, and nothing that was counted can account for it. Changed: ")
-
-
-def test_launches_of_equal_time_keep_their_sentence():
-    kept = with_source_text(Explanation(1.01, "Both take equally long."), {"a": b"1"}, {"a": b"2"})
-    assert kept.sentence == "Both take equally long."
-
-
 def test_two_reasons_have_a_line_each_and_the_change_nearest_to_the_first_is_described():
-    other = Reason(
-        ReasonKind.UNCOALESCED,
-        0.4,
-        "32 → 4 bytes",
-        counted="excess sectors",
-        after=(HotLine(1.0, "LDG", source=SourceLine("turn.cu", 4)),),
-    )
+    line = HotLine(1.0, "LDG", source=SourceLine("turn.cu", 4))
+    other = Reason(ReasonKind.UNCOALESCED, 0.4, "32 → 4 bytes", counted="excess sectors", after=(line,))
     new = NEW.replace("a[threadIdx.y * N + threadIdx.x]", "a[threadIdx.x * N + threadIdx.y]")
     new = new.replace("    b[", "    if (*a) return;\n    b[")
     first = replace(CONFLICTS, share=0.6, after=(replace(READ, source=SourceLine("turn.cu", 7)),))
@@ -108,14 +95,8 @@ def test_the_most_alike_lines_of_a_change_are_shown_and_the_others_counted():
     assert explained(OLD, new, CONFLICTS).endswith(
         "Changed: turn.cu:4 `__shared__ float tile[N][N + 1];` → `__shared__ float tile[N][N];` and 2 more lines."
     )
-
-
-def test_a_replaced_line_that_is_like_no_line_before_has_only_its_new_text():
-    new = OLD.replace("    __syncthreads();\n", "    x();\n    y[0]++;\n")
+    new = OLD.replace("    __syncthreads();\n", "    x();\n    y[0]++;\n")  # like no line before: only the new text
     assert explained(OLD, new).endswith(" Changed: turn.cu:5 `x();` and 1 more line.")
-
-
-def test_removed_lines_are_named_by_their_place_in_the_baseline():
     new = OLD.replace("    __syncthreads();\n", "")
     assert explained(OLD, new, CONFLICTS).endswith(" Removed: turn.cu:5 of the baseline `__syncthreads();`.")
 
@@ -134,12 +115,12 @@ def test_of_long_lines_the_parts_that_differ_are_shown():
     assert len(text) < len(BANKS) + 3 * LONGEST_CODE
 
 
-@pytest.mark.parametrize("lines", [("",), ("x" * 10_000,), tuple(1000 * ["a;"]), ("\x1b[2J`</code>\u202e",)])
-@pytest.mark.parametrize("name", ["k.cu", "n" * 4000])
-def test_a_sentence_stays_short(lines, name):
-    line = HotLine(0.5, "LDS", source=SourceLine(name, 1), text=lines[0])
-    reason = replace(CONFLICTS, after=(line,), before=(line,))
-    change = SourceChange(name, 1, 1, lines, ("b",))
-    for given in ((change,), (change, change, change), (replace(change, before=(), after=lines),)):
-        for factor in (0.5, 2.0):
-            assert len(sentence(factor, [reason, reason], given)) < 1300
+def test_a_sentence_stays_short():
+    for lines in [("",), ("x" * 10_000,), tuple(1000 * ["a;"]), ("\x1b[2J`</code>\u202e",)]:
+        for name in ["k.cu", "n" * 4000]:
+            line = HotLine(0.5, "LDS", source=SourceLine(name, 1), text=lines[0])
+            reason = replace(CONFLICTS, after=(line,), before=(line,))
+            change = SourceChange(name, 1, 1, lines, ("b",))
+            for given in ((change,), (change, change, change), (replace(change, before=(), after=lines),)):
+                for factor in (0.5, 2.0):
+                    assert len(sentence(factor, [reason, reason], given)) < 1300, (lines, name)

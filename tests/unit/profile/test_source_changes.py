@@ -2,7 +2,6 @@
 
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,15 +28,11 @@ def test_added_and_removed_lines_have_nothing_on_the_other_side():
     assert changes(new, OLD) == [(5, ("__syncthreads();",), 5, ())]
 
 
-@pytest.mark.parametrize(
-    ("file", "comment"), [("k.cu", b"// a[i] = 3;"), ("bench.py", b"# fast"), ("k.cu", b"\n\n"), ("k.cu", b"   \t\r")]
-)
-def test_comments_empty_lines_and_spaces_are_no_change(file, comment):
-    assert changes(OLD, OLD.replace(b"int i", comment + b"\nint  i"), file) == []
-
-
-def test_a_directive_is_no_comment_in_a_kernel():
+def test_comments_empty_lines_and_spaces_are_no_change():
+    for file, comment in [("k.cu", b"// a[i] = 3;"), ("bench.py", b"# fast"), ("k.cu", b"\n\n"), ("k.cu", b"   \t\r")]:
+        assert changes(OLD, OLD.replace(b"int i", comment + b"\nint  i"), file) == [], (file, comment)
     assert changes(OLD, OLD.replace(b"N 32", b"N 16")) == [(1, ("#define N 32",), 1, ("#define N 16",))]
+    assert source_changes({"a.cu": OLD}, {"b.cu": b""}) == []  # a file that only a side has
 
 
 def test_a_comment_next_to_a_change_is_left_out_of_it():
@@ -50,10 +45,6 @@ def test_changes_with_only_a_brace_between_them_are_one():
     ((_, before, _, after),) = changes(old, new)
     assert before == ("a[0] = 1;", "}", "", "b[0] = 1;")
     assert after == ("a[1] = 1;", "}", "", "b[1] = 1;")
-
-
-def test_a_file_that_only_a_side_has_is_no_change():
-    assert source_changes({"a.cu": OLD}, {"b.cu": b""}) == []
 
 
 def test_a_huge_source_of_equal_lines_is_compared_quickly():

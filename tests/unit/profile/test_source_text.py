@@ -1,5 +1,3 @@
-import pytest
-
 from perfsvc.model import Explanation, HotLine, Instruction, Profile, Reason, ReasonKind, SourceLine
 from perfsvc.profile.source_text import with_source_text, with_stored_names
 
@@ -23,15 +21,12 @@ def test_a_line_has_its_text_and_is_changed_if_the_other_source_lacks_it():
         [("int i = threadIdx.x;", False), ("a[i] = 1;", True)],
         [("int i = threadIdx.x;", False), ("a[32 * i] = 1;", True)],
     ]
-
-
-def test_equal_sources_have_no_changed_line():
     assert texts((line(3),), (line(3),), sources=(BEFORE, BEFORE)) == [[("a[i] = 1;", False)]] * 2
 
 
-@pytest.mark.parametrize("unknown", [line(1, "other.cu"), line(99), line(0), HotLine(1.0, "EXIT")])
-def test_a_line_that_the_source_lacks_stays_without_text(unknown):
-    assert texts((unknown,), (unknown,)) == [[("", False)]] * 2
+def test_a_line_that_the_source_lacks_stays_without_text():
+    for unknown in [line(1, "other.cu"), line(99), line(0), HotLine(1.0, "EXIT")]:
+        assert texts((unknown,), (unknown,)) == [[("", False)]] * 2, unknown
 
 
 def test_a_file_that_only_a_side_has_is_changed_as_a_whole():

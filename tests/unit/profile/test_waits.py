@@ -1,9 +1,6 @@
 """Which instruction the warps of a launch wait for."""
 
-import pytest
-
 from perfsvc.model import Instruction
-from perfsvc.profile.reports import read
 from perfsvc.profile.waits import FOR_TENSOR, WAITED, instruction_metrics, with_waits
 
 LONG, SHORT, THROTTLE = (f"stall_{name}_samples" for name in ("long_scoreboard", "short_scoreboard", "lg_throttle"))
@@ -22,9 +19,8 @@ def waited(*lines: tuple[str, dict[str, float]]) -> dict[str, float]:
     return {instruction.text: instruction.counts[WAITED] for instruction in found if WAITED in instruction.counts}
 
 
-@pytest.mark.parametrize(
-    ("fetches", "waits"),
-    [
+def test_a_sample_belongs_to_the_instruction_that_fetches_what_the_warp_waits_for():
+    for fetches, waits in [
         ("LDG.E R7, desc[UR6][R2.64]", "FADD R8, R7, 1"),
         ("LDG.E.128 R4, desc[UR6][R2.64]", "FADD R8, R7, 1"),
         ("LDS.64 R6, [R2]", "FADD R8, R9, R7"),
@@ -39,31 +35,18 @@ def waited(*lines: tuple[str, dict[str, float]]) -> dict[str, float]:
         ("LDG.E.64 R4, desc[UR6][R2.64]", "DSETP.GT.AND P0, PT, R4, R6, PT"),
         ("LDG.E R5, desc[UR6][R2.64]", "ATOMS.ADD RZ, [R4], R5"),
         ("LDG.E R5, desc[UR6][R2.64]", "LOP3.LUT P0, RZ, R5, 0x1, RZ, 0xc0, !PT"),
-    ],
-)
-def test_a_sample_belongs_to_the_instruction_that_fetches_what_the_warp_waits_for(fetches, waits):
-    assert waited((fetches, {}), ("IADD3 R0, R1, R2, RZ", {}), (waits, {LONG: 5.0})) == {fetches: 5.0}
+    ]:
+        assert waited((fetches, {}), ("IADD3 R0, R1, R2, RZ", {}), (waits, {LONG: 5.0})) == {fetches: 5.0}, fetches
 
 
-def test_a_result_of_a_fixed_time_is_not_waited_for():
-    lines = ("LDG.E R7, desc[UR6][R2.64]", {}), ("FADD R7, R1, R2", {}), ("FADD R8, R7, R9", {LONG: 3.0})
-    assert waited(*lines) == {"FADD R8, R7, R9": 3.0}  # the load's result was overwritten
-
-
-def test_a_test_is_not_waited_for():
-    load = "LDG.E R4, desc[UR6][R2.64]"
-    test, add = "LOP3.LUT P0, RZ, R4, 0x1, RZ, 0xc0, !PT", "FADD R6, R4, R5"
+def test_only_a_load_whose_result_is_still_needed_is_waited_for():
+    load, add = "LDG.E R7, desc[UR6][R2.64]", "FADD R8, R7, R9"
+    assert waited((load, {}), ("FADD R7, R1, R2", {}), (add, {LONG: 3.0})) == {add: 3.0}  # the result is overwritten
+    test = "LOP3.LUT P0, RZ, R7, 0x1, RZ, 0xc0, !PT"
     assert waited((load, {}), (test, {}), (add, {LONG: 2.0})) == {load: 2.0}
-
-
-def test_a_loop_may_wait_for_a_load_of_its_pass_before():
-    lines = ("FADD R8, R7, R8", {LONG: 3.0}), ("LDG.E R7, desc[UR6][R2.64]", {}), ("@P0 BRA 0x0", {})
-    assert waited(*lines) == {"LDG.E R7, desc[UR6][R2.64]": 3.0}
-
-
-def test_an_instruction_that_waits_for_a_queue_waits_for_itself():
-    red = "RED.E.ADD.STRONG.GPU desc[UR4][R2.64], R5"
-    assert waited(("LDG.E R5, desc[UR6][R2.64]", {}), (red, {THROTTLE: 4.0})) == {red: 4.0}
+    assert waited((add, {LONG: 3.0}), (load, {}), ("@P0 BRA 0x0", {})) == {load: 3.0}  # of the pass before
+    red = "RED.E.ADD.STRONG.GPU desc[UR4][R2.64], R7"
+    assert waited((load, {}), (red, {THROTTLE: 4.0})) == {red: 4.0}  # which waits for a queue
 
 
 def test_a_warp_at_its_end_waits_for_its_last_store():
@@ -79,9 +62,9 @@ def test_a_warp_behind_a_barrier_waits_at_the_barrier():
     assert found[1].counts == {"instructions": 1.0}
 
 
-def test_no_sample_is_lost_or_counted_twice(ncu_report):
+def test_no_sample_is_lost_or_counted_twice(profiled):
     for name in ("pairs/product-fma", "pairs/arithmetic-in_step", "pairs/arithmetic-spilled"):
-        instructions = read(ncu_report(name)).instructions
+        instructions = profiled(name).instructions
         samples = sum(
             count for each in instructions for name, count in each.counts.items() if name.startswith("stall_")
         )
@@ -117,23 +100,12 @@ def test_metrics_are_shares_of_the_samples_and_numbers_of_instructions():
         "tensor_operands_time": 0.6,
         "code_bytes": 96,
     }
-
-
-def test_the_samples_of_tensor_instructions_are_known_apart():
-    found = with_waits(
-        kernel(
-            ("LDS R4, [R2]", {}), ("HMMA.1688.F32.TF32 R8, R4, R6, R8", {SHORT: 3.0}), ("FADD R0, R4, R5", {SHORT: 1.0})
-        )
-    )
-    assert (found[0].counts[WAITED], found[0].counts[FOR_TENSOR]) == (4.0, 3.0)
-
-
-def test_without_counts_no_metric_is_known():
     assert set(instruction_metrics([]).values()) == {None}
+    lines = ("LDS R4, [R2]", {}), ("HMMA.1688.F32.TF32 R8, R4, R6, R8", {SHORT: 3.0}), ("FADD R0, R4, R5", {SHORT: 1.0})
+    load = with_waits(kernel(*lines))[0]
+    assert (load.counts[WAITED], load.counts[FOR_TENSOR]) == (4.0, 3.0)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "@P0", "???", "LDG.E", "R7, R8", "STG.E desc[UR4][R9999999.64], R7", "MUFU.EX2 R7"]
-)
-def test_instructions_of_unknown_form_do_not_disturb(text):
-    assert waited((text, {LONG: 1.0}), ("EXIT", {SHORT: 1.0})) == {text: 1.0, "EXIT": 1.0}
+def test_instructions_of_unknown_form_do_not_disturb():
+    for text in ["", "@P0", "???", "LDG.E", "R7, R8", "STG.E desc[UR4][R9999999.64], R7", "MUFU.EX2 R7"]:
+        assert waited((text, {LONG: 1.0}), ("EXIT", {SHORT: 1.0})) == {text: 1.0, "EXIT": 1.0}, text

@@ -1,0 +1,13 @@
+"""The reports of tests/data/ncu, read once for all tests of this folder."""
+
+import functools
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def profiled(ncu_report):
+    """Return a function that returns the profile of a report, by the report's name."""
+    from perfsvc.profile.reports import read
+
+    return functools.cache(lambda name: read(ncu_report(name)))
