@@ -1,6 +1,7 @@
 import random
 import shutil
 import subprocess
+from functools import cache
 
 import pytest
 
@@ -26,17 +27,17 @@ def test_a_shared_object_exports_its_symbols_with_their_sizes(library):
 
 
 @needs_gcc
-@pytest.mark.parametrize("read", [elf.kernel_texts, elf.exported_sizes])
+@pytest.mark.parametrize("read", [elf.kernel_texts, elf.exported_sizes, elf.code_digest])
 def test_a_truncated_file_is_refused(library, read):
     with pytest.raises(ValueError, match="whole"):
         read(library[: len(library) // 2])
 
 
 @pytest.mark.parametrize("read", [elf.kernel_texts, elf.exported_sizes])
-@pytest.mark.parametrize("code", [b"", b"MZ", b"\x7fELF\x01\x01"])
-def test_another_file_is_refused(read, code):
-    with pytest.raises(ValueError, match="64-bit"):
-        read(code)
+def test_another_file_is_refused(read):
+    for code in (b"", b"MZ", b"\x7fELF\x01\x01", b"fake"):
+        with pytest.raises(ValueError, match="64-bit"):
+            read(code)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,7 @@ def compiled(tmp_path_factory):
     if nvcc is None:
         pytest.skip("makes a cubin with nvcc")
 
+    @cache
     def cubin(text, *options):
         folder = tmp_path_factory.mktemp("code")
         (folder / "k.cu").write_text(text)
@@ -114,35 +116,18 @@ def test_other_code_has_another_digest(compiled, before, after):
     assert elf.code_digest(compiled(KERNEL)) != elf.code_digest(compiled(KERNEL.replace(before, after)))
 
 
-def test_the_digest_of_another_file_is_that_of_its_bytes():
-    assert elf.code_digest(b".version 8.0") == elf.code_digest(b".version 8.0")
-    assert elf.code_digest(b".version 8.0") != elf.code_digest(b".version 8.1")
-
-
-@needs_gcc
-def test_a_truncated_file_has_no_digest(library):
-    with pytest.raises(ValueError, match="whole"):
-        elf.code_digest(library[: len(library) // 2])
-
-
 def test_the_registers_of_kernels_are_read_from_a_cubin(cubin, compiled):
     registers = elf.kernel_registers(cubin)
     assert set(registers) == {"none", "large", "plain", "maps"}
     assert all(0 < count <= 255 for count in registers.values())
     assert elf.kernel_registers(compiled(KERNEL, "-maxrregcount=16"))["first"] <= 16
-
-
-@needs_gcc
-def test_another_file_has_no_registers(library):
-    assert elf.kernel_registers(library) == elf.kernel_registers(b"// PTX") == elf.kernel_registers(b"") == {}
+    assert elf.kernel_registers(b"// PTX") == elf.kernel_registers(b"") == {}
 
 
 def test_the_instructions_of_kernels_are_read_from_a_cubin(compiled):
     texts = elf.kernel_texts(compiled(KERNEL))
     assert set(texts) == {"first", "second"}
     assert all(text and len(text) % 16 == 0 for text in texts.values())
-    with pytest.raises(ValueError, match="64-bit"):
-        elf.kernel_texts(b"fake")
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
@@ -159,16 +144,19 @@ def test_a_program_is_its_code_its_constants_and_what_it_imports(tmp_path):
     assert built('#include <cstdio>\nint main() { std::perror("one"); }') != first
 
 
-@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 100])
-def test_any_file_of_a_program_has_a_digest(content):
-    assert elf.program_digest(content) == elf.program_digest(bytes(content))
-    assert elf.program_digest(content) != elf.program_digest(content + b"x")
+def test_any_file_of_a_program_or_of_other_code_has_a_digest_of_its_bytes():
+    for content in (b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 100):
+        assert elf.program_digest(content) == elf.program_digest(bytes(content))
+        assert elf.program_digest(content) != elf.program_digest(content + b"x")
+    assert elf.code_digest(b".version 8.0") == elf.code_digest(b".version 8.0")
+    assert elf.code_digest(b".version 8.0") != elf.code_digest(b".version 8.1")
 
 
 @needs_gcc
 def test_a_program_with_damaged_headers_has_a_digest(library):
     chance = random.Random(1)
-    for _ in range(2000):
+    assert elf.kernel_registers(library) == {}
+    for _ in range(500):
         damaged = bytearray(library)
         for _ in range(chance.randrange(1, 20)):
             place = chance.choice((chance.randrange(64), chance.randrange(len(damaged))))

@@ -48,10 +48,13 @@ def code(request, tmp_path_factory):
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", SYMBOLS)
-def test_each_name_leads_to_the_symbol_that_the_compiler_chose(code, name):
-    assert entries.symbols(code, name) == (SYMBOLS[name],)
-    assert entries.symbol(code, name) == SYMBOLS[name]
+def test_each_name_leads_to_the_symbol_that_the_compiler_chose_and_others_nowhere(code):
+    unknown = ("sum", "tiled", "plain", "tiled::sum<float, 512>", "perfsvc")
+    assert {name: entries.symbol(code, name) for name in (*SYMBOLS, *unknown)} == SYMBOLS | {
+        name: name for name in unknown
+    }
+    assert {name: entries.symbols(code, name) for name in SYMBOLS} == {name: (SYMBOLS[name],) for name in SYMBOLS}
+    assert {entries.symbols(code, name) for name in unknown} == {()}
 
 
 @needs_nvcc
@@ -64,13 +67,6 @@ def test_a_name_that_only_its_source_knows_leads_to_its_symbol(tmp_path, options
 
 
 @needs_nvcc
-@pytest.mark.parametrize("name", ["sum", "tiled", "plain", "tiled::sum<float, 512>", "perfsvc"])
-def test_a_name_that_the_binary_does_not_know_leads_nowhere(code, name):
-    assert entries.symbols(code, name) == ()
-    assert entries.symbol(code, name) == name
-
-
-@needs_nvcc
 def test_a_pointer_to_a_kernel_leaves_the_code_of_the_kernel_alone(tmp_path):
     (tmp_path / "k.cu").write_text(SOURCE)
     with_pointer, without = (
@@ -80,18 +76,12 @@ def test_a_pointer_to_a_kernel_leaves_the_code_of_the_kernel_alone(tmp_path):
     assert with_pointer == without
 
 
-def test_overloads_are_several_symbols():
+def test_overloads_are_several_symbols_and_a_pointer_in_ptx_leads_to_its_kernel():
     assert entries.symbols(PTX, "bare") == ("_Z4barePf", "_Z4barei")
     assert entries.symbol(PTX, "bare") == "bare"
-
-
-def test_a_pointer_in_ptx_leads_to_its_kernel():
     assert entries.symbols(PTX, "tiled::plain") == ("_ZN5tiled5plainEPf",)
     assert entries.readable(PTX, ("tiled::plain", "bare")) == {"_ZN5tiled5plainEPf": "tiled::plain", "bare": "bare"}
-
-
-def test_a_binary_of_another_kind_leaves_a_name_as_it_is():
-    assert entries.symbol(b"fake 123", "tiled::plain") == "tiled::plain"
+    assert entries.symbol(b"fake 123", "tiled::plain") == "tiled::plain"  # a binary of another kind
 
 
 def test_a_symbol_is_shown_as_in_cpp():

@@ -78,23 +78,11 @@ def test_gpu_requirements_are_optional_without_a_driver(machine, monkeypatch, dr
     monkeypatch.setattr(doctor, "_has_driver", lambda: driver)
     monkeypatch.setattr(installation, "version", lambda package: "" if package == "pycuda" else "1.2.3")
     monkeypatch.setattr(doctor, "NvccToolchain", raising(NoCompilerError("no nvcc", cure="get it")))
-    monkeypatch.setattr(
-        doctor,
-        "find",
-        lambda specs: [CPU] if specs == ["cpu"] else raising(NoDeviceError("none", cure="plug one in"))(),
-    )
-    checked = rows()
-    assert [checked[name].ok for name in ("PyCUDA", "nvcc", "GPUs")] == [expected] * 3
-    assert [checked[name].cure for name in ("PyCUDA", "nvcc", "GPUs")] == [
-        install_command("cuda"),
-        "get it",
-        "plug one in",
-    ]
-
-
-def test_a_missing_package_is_named(machine, monkeypatch):
-    monkeypatch.setattr(installation, "version", lambda package: "" if package == "structlog" else "1.2.3")
-    assert (rows()["packages"].ok, rows()["packages"].found) == (False, "missing: structlog")
+    no_gpu = raising(NoDeviceError("none", cure="plug one in"))
+    monkeypatch.setattr(doctor, "find", lambda specs: [CPU] if specs == ["cpu"] else no_gpu())
+    checked = [rows()[name] for name in ("PyCUDA", "nvcc", "GPUs")]
+    assert [row.ok for row in checked] == [expected] * 3
+    assert [row.cure for row in checked] == [install_command("cuda"), "get it", "plug one in"]
 
 
 def test_a_check_that_raises_becomes_a_row_and_stops_no_other_check(machine, monkeypatch):
@@ -106,30 +94,23 @@ def test_a_check_that_raises_becomes_a_row_and_stops_no_other_check(machine, mon
     assert checked["git"].ok is not False
 
 
-def test_a_cache_that_cannot_be_written_is_found(machine, monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written_is_found_and_missing_programs_are_optional(machine, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "file" / "cache"))
-    assert rows()["build cache"].ok is False
-
-
-def test_missing_programs_are_optional(machine, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     checked = rows()
+    assert checked["build cache"].ok is False
     assert (checked["git"].ok, checked["Nsight Compute"].ok) == (None, None)
 
 
-def test_a_database_that_does_not_exist_yet_is_no_fault(machine, tmp_path):
+def test_an_unusable_database_is_reported_with_a_cure_and_one_that_does_not_exist_yet_is_no_fault(machine, tmp_path):
     row = rows(str(tmp_path / "none.db"))["database"]
     assert (row.ok, row.cure) == (None, "perfsvc run makes it")
-
-
-@pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be looked at" * 40])
-def test_an_unusable_database_is_reported_with_a_cure(machine, tmp_path, content):
-    place = tmp_path / "bad.db"
-    place.write_bytes(content)
-    row = rows(str(place))["database"]
-    assert row.ok is False
-    assert row.cure
+    for content in (b"", b"no database at all, but long enough to be looked at" * 40):
+        (tmp_path / "bad.db").write_bytes(content)
+        row = rows(str(tmp_path / "bad.db"))["database"]
+        assert row.ok is False
+        assert row.cure
 
 
 def test_missing_nvml_is_reported_with_the_command_that_installs_it(machine, monkeypatch):
@@ -151,17 +132,9 @@ def test_what_nvml_reports_of_each_gpu_is_shown(machine, monkeypatch):
     assert (first.ok, first.found, first.cure) == (True, "cuda:GPU-1 reports clocks, power, energy", "")
     assert (instance.ok, instance.found) == (None, "cuda:MIG-2 reports clocks, power; it does not report energy")
     assert "utility" in instance.cure
-
-
-def test_a_gpu_that_nvml_reports_nothing_about_can_still_be_measured(machine, monkeypatch):
     monkeypatch.setattr(telemetry, "available_readings", lambda uuid: {"clocks": False})
-    assert (rows()["telemetry"].ok, rows()["telemetry"].found) == (
-        None,
-        "cuda:GPU-1 reports nothing; it does not report clocks",
-    )
-
-
-def test_without_a_gpu_there_is_no_row_about_telemetry(machine):
+    nothing = rows()["telemetry"]  # and yet it can be measured
+    assert (nothing.ok, nothing.found) == (None, "cuda:MIG-2 reports nothing; it does not report clocks")
     machine.clear()
     assert "telemetry" not in rows()
 
@@ -178,9 +151,11 @@ def test_a_machine_without_gpus_has_the_cpu_device_and_no_toolkit(machine, monke
     assert doctor.toolkit(GPU) == ""
 
 
-def test_every_required_package_is_checked():
+def test_every_required_package_is_checked_and_a_missing_one_is_named(machine, monkeypatch):
     required = {re.match(r"[\w.-]+", text)[0] for text in metadata.requires("perfsvc") if "extra ==" not in text}
     assert required == set(installation.REQUIRED)
+    monkeypatch.setattr(installation, "version", lambda package: "" if package == "structlog" else "1.2.3")
+    assert (rows()["packages"].ok, rows()["packages"].found) == (False, "missing: structlog")
 
 
 @pytest.fixture
@@ -191,43 +166,32 @@ def stand_in(machine, monkeypatch):
     return folder
 
 
-def test_nsight_compute_is_found_with_its_version(stand_in):
+def test_nsight_compute_is_found_and_needs_the_package_that_reads_its_reports(stand_in, monkeypatch):
     row = rows()["Nsight Compute"]
     assert (row.ok, row.found) == (True, f"2025.3.1.0 ({stand_in / 'ncu'})")
-
-
-def test_nsight_compute_is_not_usable_without_the_package_that_reads_its_reports(stand_in, monkeypatch):
     monkeypatch.setattr(reports, "find_spec", lambda _: None)
     row = rows()["Nsight Compute"]
     assert row.ok is None
     assert install_command("profile") in row.cure
 
 
-@pytest.mark.parametrize(
-    ("restricted", "capabilities", "ok"),
-    [
-        ("0", "0000000000000000", True),
-        ("1", "0000000000200000", True),
-        ("1", "0000004000000000", True),
-        ("1", "00000000a80425fb", None),
-    ],
-)
-def test_whether_this_user_may_read_counters(  # noqa: PLR0917 - a row of the table above
-    stand_in, monkeypatch, tmp_path, restricted, capabilities, ok
-):
-    (tmp_path / "params").write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\nDmaRemapPeerMmio: 1\n")
-    (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n")
+def test_whether_this_user_may_read_counters(stand_in, monkeypatch, tmp_path):
     monkeypatch.setattr(profiler, "DRIVER_PARAMETERS", tmp_path / "params")
     monkeypatch.setattr(profiler, "PROCESS_STATUS", tmp_path / "status")
-    row = rows()["GPU counters"]
-    assert row.ok is ok
-    assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in row.cure
-
-
-def test_there_is_no_row_about_counters_if_the_driver_does_not_report_them(stand_in, monkeypatch, tmp_path):
-    monkeypatch.setattr(profiler, "DRIVER_PARAMETERS", tmp_path / "params")
-    assert profiler.counters_readable() is None
+    assert profiler.counters_readable() is None  # the driver does not report it
     assert "GPU counters" not in rows()
+    readable = {
+        ("0", "0000000000000000"): True,
+        ("1", "0000000000200000"): True,
+        ("1", "0000004000000000"): True,
+        ("1", "00000000a80425fb"): None,
+    }
+    for (restricted, capabilities), ok in readable.items():
+        (tmp_path / "params").write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\nDmaRemapPeerMmio: 1\n")
+        (tmp_path / "status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n")
+        row = rows()["GPU counters"]
+        assert row.ok is ok
+        assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in row.cure
 
 
 def test_a_disassembler_is_found_and_optional(machine, monkeypatch, tmp_path):

@@ -11,9 +11,8 @@ from perfsvc.service.git import checked_out, move_to
 
 def git(folder, *arguments):
     who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-    return subprocess.run(
-        ["git", "-C", folder, *who, *arguments], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    command = ["git", "-C", folder, *who, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture
@@ -90,13 +89,10 @@ def test_a_hook_of_the_repository_does_not_run(suite):
         assert not (suite.parent / "ran").exists()
 
 
-@pytest.mark.parametrize("revision", ["nowhere", "--force", ""])
-def test_an_unknown_revision_is_named(suite, revision):
-    with pytest.raises(UsageError, match="is no revision"), checked_out(suite, revision):
-        pass
-
-
-def test_a_revision_without_the_suite_is_refused_and_leaves_nothing(suite):
+def test_an_unknown_revision_is_named_and_one_without_the_suite_is_refused_and_leaves_nothing(suite):
+    for revision in ("nowhere", "--force", ""):
+        with pytest.raises(UsageError, match="is no revision"), checked_out(suite, revision):
+            pass
     with pytest.raises(UsageError, match="there was no folder kernels/"), checked_out(suite, "HEAD~2"):
         pass
     assert worktrees(suite) == 1

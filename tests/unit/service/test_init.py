@@ -74,32 +74,28 @@ def test_no_link_is_written_through(folder, force):
     assert not (folder / "perfsvc.toml").is_symlink()
 
 
-def test_a_full_disk_leaves_no_file(folder, full_disk):
+def test_a_full_disk_leaves_no_file_and_a_missing_folder_is_reported(folder, full_disk):
     with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
         init.write(Path("perfsvc.toml"), None, force=False)
     assert not list(folder.iterdir())
-
-
-def test_a_missing_folder_is_reported():
     with pytest.raises(ConfigError, match="cannot be written: No such file"):
         init.write(Path("nowhere/perfsvc.toml"), None, force=False)
 
 
-@pytest.mark.parametrize(
-    ("files", "suite"),
-    [
-        (["kernels/dot/bench.py", "benchmarks/dot/bench.py"], "kernels"),
-        (["benchmarks/dot/bench.py", "kernels/readme"], "benchmarks"),
-        (["mine/dot/bench.py"], "mine"),
-        (["dot/bench.py"], "."),
-        (["readme"], None),
-    ],
-)
-def test_the_suite_in_the_folder_is_found(folder, files, suite):
-    for file in files:
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file).touch()
-    assert init.suite_in(folder) == (None if suite is None else Path(suite))
+def test_the_suite_in_the_folder_is_found(folder):
+    suites = {
+        ("kernels/dot/bench.py", "benchmarks/dot/bench.py"): Path("kernels"),
+        ("benchmarks/dot/bench.py", "kernels/readme"): Path("benchmarks"),
+        ("mine/dot/bench.py",): Path("mine"),
+        ("dot/bench.py",): Path(),
+        ("readme",): None,
+    }
+    for place, (files, suite) in enumerate(suites.items()):
+        for file in files:
+            path = folder / str(place) / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        assert init.suite_in(folder / str(place)) == suite
 
 
 def test_a_suite_name_with_quotes_is_written_so_that_it_loads():

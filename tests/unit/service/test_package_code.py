@@ -3,8 +3,6 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import pytest
-
 from perfsvc.model import (
     BufferArg,
     Call,
@@ -63,36 +61,28 @@ def test_other_python_with_the_same_cubin_is_the_same_code():
     assert not compare((record(), python()), (record(kernel=kernel), python("other")), texts).code
 
 
-def test_other_inputs_are_other_code():
+def test_other_inputs_and_other_python_of_a_function_are_other_code():
     bench = BENCH.replace("return {}", 'return {"x": 1}')
     assert not compare((record(), python()), (record(bench), python()), (BENCH, KERNEL, bench)).code
-
-
-@pytest.mark.parametrize("package", ["torch", "cupy"])
-def test_other_python_of_a_function_is_other_code(package):
     kernel = KERNEL.replace("store(x, 1)", "store(x, 2 - 1)")
-    old, new = (replace(code, kernels=()) for code in (python(), python()))
-    texts = (BENCH, KERNEL, kernel)
-    assert not compare((record(package=package), old), (record(kernel=kernel, package=package), new), texts).code
+    code = replace(python(), kernels=())
+    for package in ("torch", "cupy"):
+        old, new = ((record(kernel=text, package=package), code) for text in (KERNEL, kernel))
+        assert not compare(old, new, (BENCH, KERNEL, kernel)).code
 
 
-def test_another_configuration_is_the_launch_and_is_named():
-    changed = compare((record(), python()), (record(configurations=(LARGE,)), python("other", 128, 8)))
+def test_another_configuration_or_more_of_them_are_the_launch_and_are_named():
+    other = python("other", 128, 8)
+    changed = compare((record(), python()), (record(configurations=(LARGE,)), other))
     assert not changed.code
     assert changed.launch == "grid 8 → 4, BLOCK 64 → 128, num_warps 4 → 8"
-
-
-def test_more_configurations_are_the_launch():
-    changed = compare((record(), python()), (record(configurations=(SMALL, LARGE)), python("other", 128, 8)))
+    changed = compare((record(), python()), (record(configurations=(SMALL, LARGE)), other))
     assert changed.launch == "1 configuration → 2, BLOCK 64 → 128, num_warps 4 → 8"
 
 
 def test_old_code_is_measured_in_the_configuration_that_was_chosen():
     tuned = as_tuned(record(configurations=(SMALL, LARGE)), python(block=128, warps=8))
     assert tuned.steps[0].package.configurations == (LARGE,)
-
-
-@pytest.mark.parametrize("code", [PythonCode(), python(block=32)])
-def test_a_kernel_whose_choice_is_not_stored_is_tuned_again(code):
     tunable = record(configurations=(SMALL, LARGE))
-    assert as_tuned(tunable, code) == tunable
+    for code in (PythonCode(), python(block=32)):
+        assert as_tuned(tunable, code) == tunable  # the choice is not stored

@@ -104,11 +104,8 @@ def test_each_configuration_is_compiled_for_its_arguments_and_has_facts(specs, t
 
 
 def test_an_error_of_triton_is_the_reason_and_is_not_kept(specs, triton, compiled, monkeypatch, tmp_path):
-    def fail(command, **_):
-        return Finished(-11, "", timed_out=False)
-
     with monkeypatch.context() as patched:
-        patched.setattr(programs, "run", fail)
+        patched.setattr(programs, "run", lambda *_, **__: Finished(-11, "", timed_out=False))
         (kernels,) = check_triton(specs, ["sm_90"], None, Cache(tmp_path / "cache"), Mock()).values()
     assert {kernel.status for kernel in kernels} == {Status.FAILED}
     assert "Triton did not compile it" in kernels[0].reason
@@ -116,15 +113,11 @@ def test_an_error_of_triton_is_the_reason_and_is_not_kept(specs, triton, compile
     assert {kernel.status for kernel in kernels} == {Status.OK}
 
 
-def test_without_triton_the_kernel_cannot_be_compiled(specs, monkeypatch, tmp_path):
+def test_without_triton_a_check_skips_the_case_and_names_the_package(specs, monkeypatch, tmp_path):
     monkeypatch.setattr(triton_kernels, "_version", lambda: "")
     (kernels,) = check_triton(specs, ["sm_90"], None, Cache(tmp_path / "cache"), Mock()).values()
     assert {kernel.reason for kernel in kernels} == {"the package triton is not installed"}
-
-
-def test_without_triton_a_check_skips_the_case_and_names_the_package(specs, monkeypatch, tmp_path):
     monkeypatch.setattr(requirements, "_is_installed", lambda package: package != "triton")
-    found = KernelReader(["sm_90"], Mock()).read(tmp_path / "suite", Selection(), "full")
-    assert {kernel.case for kernel in found.checked} == {specs[0].case}
-    assert [kernel.status for kernel in found.checked] == [Status.SKIPPED]
-    assert "the package triton is not installed" in found.checked[0].reason
+    (checked,) = KernelReader(["sm_90"], Mock()).read(tmp_path / "suite", Selection(), "full").checked
+    assert (checked.case, checked.status) == (specs[0].case, Status.SKIPPED)
+    assert "the package triton is not installed" in checked.reason

@@ -3,8 +3,6 @@
 import math
 import random
 
-import pytest
-
 from perfsvc.service.bisect.halving import CommitState, narrow
 
 GOOD, BAD, SKIPPED = CommitState
@@ -45,41 +43,41 @@ def search(history, truth, known=(), unchanged=()):
     return left, asked
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 12, 100])
-def test_every_commit_of_a_line_is_found_with_few_questions(count):
-    history = line(count)
-    for culprit in history:
+def test_every_commit_of_a_line_is_found_with_few_questions():
+    for count in (1, 2, 3, 7, 12, 60):
+        history = line(count)
+        for culprit in history:
+            bad = descendants(history, culprit)
+            left, asked = search(history, {name: BAD if name in bad else GOOD for name in history})
+            assert left.suspects == (culprit,), count
+            assert len(asked) <= math.ceil(math.log2(count))
+            assert left.below == (None if culprit == "c1" else f"c{int(culprit[1:]) - 1}")
+
+
+def test_a_commit_is_found_among_merges():
+    for seed in range(40):
+        chance = random.Random(seed)
+        history = merges(chance, 15)
+        culprit = chance.choice(list(history))
         bad = descendants(history, culprit)
         left, asked = search(history, {name: BAD if name in bad else GOOD for name in history})
-        assert left.suspects == (culprit,)
-        assert len(asked) <= math.ceil(math.log2(count))
-        assert left.below == (None if culprit == "c1" else f"c{int(culprit[1:]) - 1}")
+        assert left.suspects == (culprit,), seed
+        assert len(asked) == len(set(asked))
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_commit_is_found_among_merges(seed):
-    chance = random.Random(seed)
-    history = merges(chance, 15)
-    culprit = chance.choice(list(history))
-    bad = descendants(history, culprit)
-    left, asked = search(history, {name: BAD if name in bad else GOOD for name in history})
-    assert left.suspects == (culprit,)
-    assert len(asked) == len(set(asked))
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_skipped_commits_stay_suspects_only_if_they_may_be_the_culprit(seed):
-    chance = random.Random(seed)
-    history = line(12)
-    place = chance.randrange(1, 13)
-    skipped = {name for name in list(history)[:-1] if chance.random() < 0.4}
-    truth = {f"c{at}": SKIPPED if f"c{at}" in skipped else BAD if at >= place else GOOD for at in range(1, 13)}
-    left, _ = search(history, truth)
-    first = next(at for at in range(place, 13) if f"c{at}" not in skipped)
-    last = max((at for at in range(1, place) if f"c{at}" not in skipped), default=0)
-    assert left.suspects == tuple(f"c{at}" for at in range(last + 1, first + 1))
-    assert left.first == f"c{first}"
-    assert f"c{place}" in left.suspects
+def test_skipped_commits_stay_suspects_only_if_they_may_be_the_culprit():
+    for seed in range(40):
+        chance = random.Random(seed)
+        history = line(12)
+        place = chance.randrange(1, 13)
+        skipped = {name for name in list(history)[:-1] if chance.random() < 0.4}
+        truth = {f"c{at}": SKIPPED if f"c{at}" in skipped else BAD if at >= place else GOOD for at in range(1, 13)}
+        left, _ = search(history, truth)
+        first = next(at for at in range(place, 13) if f"c{at}" not in skipped)
+        last = max((at for at in range(1, place) if f"c{at}" not in skipped), default=0)
+        assert left.suspects == tuple(f"c{at}" for at in range(last + 1, first + 1)), seed
+        assert left.first == f"c{first}"
+        assert f"c{place}" in left.suspects
 
 
 def test_the_newest_of_several_changes_back_and_forth_counts():

@@ -141,12 +141,9 @@ def test_a_commit_without_a_right_result_is_skipped():
     assert bisection.skipped[0].reason == "at c2 the case has no correct result: off by 1"
 
 
-def test_an_end_without_a_right_result_is_an_error():
+def test_an_end_without_a_right_result_or_the_metric_is_an_error():
     with pytest.raises(CaseError, match="at c2 the case has no correct result: off by 1"):
         search(["1.0 a", "1.0 b", "1.1 c"], StandInGpu(faulty=("1.1 c",)))
-
-
-def test_an_end_without_the_metric_is_an_error():
     with pytest.raises(CaseError, match="at c0 the case has no energy_j"):
         search(["1.0 a", "1.1 b"], StandInGpu(), metric="energy_j")
 
@@ -157,22 +154,22 @@ def test_a_budget_that_ends_before_the_first_look_is_inconclusive():
     assert "the budget ended after 2 pairs" in bisection.reason
 
 
-@pytest.mark.parametrize(("last", "slower"), [(1.1, "slower"), (0.9, "faster")])
-def test_the_reason_names_the_change_and_the_commit_below(last, slower):
-    bisection = search(["1.0 a", f"{last} b"], StandInGpu())
-    assert bisection.reason == f"compared with the commit below it, c0, the case is 10 % {slower}"
+def test_the_reason_names_the_change_and_the_commit_below():
+    for last, slower in ((1.1, "slower"), (0.9, "faster")):
+        bisection = search(["1.0 a", f"{last} b"], StandInGpu())
+        assert bisection.reason == f"compared with the commit below it, c0, the case is 10 % {slower}"
 
 
-def test_the_right_commit_is_named_in_95_of_100_searches():
+def test_the_right_commit_is_named_in_57_of_60_searches():
     right = wrong = 0
-    for seed in range(100):
+    for seed in range(60):
         place = 1 + seed % 15
         modules = [f"{1.05 if at >= place else 1.0} {at}" for at in range(16)]
         bisection = search(modules, StandInGpu(between=0.01, seed=seed), threshold=0.03)
         right += names(bisection) == [f"c{place}"]
         wrong += bool(bisection.culprits) and f"c{place}" not in names(bisection)
-    assert right >= 95
-    assert wrong <= 2
+    assert right >= 57
+    assert wrong <= 1
 
 
 def test_equal_commits_are_rarely_blamed():

@@ -34,46 +34,23 @@ def test_a_review_is_read_as_it_was_written(file):
     assert read_review(file) == REVIEW
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        "null",
-        '{"review": {}}',
-        "[" * 100_000,
-        "\0",
-        written(level="fatal"),
-        written(rule="a::b"),
-        written(rule="regression\n"),
-        written(line=-1),
-        written(line=10**12),
-        written(line="3"),
-        written(line=True),
-        written(path=None),
-        written(title="x" * 30_000),
-        written(text="x" * 2_000_000),
-        written(fingerprint="../x"),
-        written(fingerprint="0a\n"),
-        written(passed="yes"),
-        written(command="rm"),
-        written(remarks=[plain(REMARK)] * 20_001),
-        written(notes=[1]),
-    ],
+REFUSED = (
+    *("", "[]", "{}", "null", '{"review": {}}', "[" * 100_000, "\0"),
+    *(written(level="fatal"), written(rule="a::b"), written(rule="regression\n"), written(path=None)),
+    *(written(line=-1), written(line=10**12), written(line="3"), written(line=True)),
+    *(written(title="x" * 30_000), written(text="x" * 2_000_000)),
+    *(written(fingerprint="../x"), written(fingerprint="0a\n"), written(passed="yes"), written(command="rm")),
+    *(written(remarks=[plain(REMARK)] * 20_001), written(notes=[1])),
 )
-def test_all_else_is_refused_with_a_cure(file, text):
-    file.write_text(text)
-    with pytest.raises(FormatError) as raised:
-        read_review(file)
-    assert "--output FILE.json" in raised.value.cure
-    assert len(str(raised.value)) < 1_000
 
 
-def test_bytes_that_are_no_text_are_refused(file):
-    file.write_bytes(b'{"review": "\xff\xfe"}')
-    with pytest.raises(FormatError):
-        read_review(file)
+def test_all_else_is_refused_with_a_cure(file):
+    for content in (*(text.encode() for text in REFUSED), b'{"review": "\xff\xfe"}'):
+        file.write_bytes(content)
+        with pytest.raises(FormatError) as raised:
+            read_review(file)
+        assert "--output FILE.json" in raised.value.cure, content[:100]
+        assert len(str(raised.value)) < 1_000
 
 
 def test_a_file_that_is_too_large_is_not_read_to_its_end(file):
@@ -98,25 +75,15 @@ def job(tmp_path):
     def of(kind, event, **variables):
         file = tmp_path / "event.json"
         file.write_text(json.dumps(event))
-        return job_of(
-            {
-                "GITHUB_REPOSITORY": "ada/kernels",
-                "GITHUB_SHA": "c" * 40,
-                "GITHUB_EVENT_NAME": kind,
-                "GITHUB_EVENT_PATH": str(file),
-                **variables,
-            }
-        )
+        given = {"REPOSITORY": "ada/kernels", "SHA": "c" * 40, "EVENT_NAME": kind, "EVENT_PATH": str(file)}
+        return job_of({f"GITHUB_{name}": value for name, value in given.items()} | variables)
 
     return of
 
 
-def test_a_pull_request_is_judged_at_its_head_and_not_at_the_merge(job):
+def test_the_commit_of_a_job_is_that_of_its_event(job):
     found = job("pull_request", {"pull_request": {"number": 7, "head": {"sha": COMMIT}}})
-    assert (found.commit, found.pull, found.api) == (COMMIT, 7, "https://api.github.com")
-
-
-def test_a_push_is_judged_at_its_commit(job):
+    assert (found.commit, found.pull, found.api) == (COMMIT, 7, "https://api.github.com")  # its head, not the merge
     found = job("push", {})
     assert (found.commit, found.pull) == ("c" * 40, None)
 
@@ -127,20 +94,20 @@ def test_a_second_workflow_has_the_commit_and_the_branch_of_the_first(job):
     assert (found.commit, found.head, found.failed) == (COMMIT, "mallory:x&state=all", False)
 
 
-@pytest.mark.parametrize(
-    ("kind", "event", "variables"),
-    [
-        ("pull_request", {}, {}),
-        ("pull_request", [], {}),
-        ("pull_request", {"pull_request": {"number": "7/x", "head": {"sha": COMMIT}}}, {}),
-        ("pull_request", {"pull_request": {"number": 7, "head": {"sha": "../x"}}}, {}),
-        ("workflow_run", {"workflow_run": {"head_sha": COMMIT, "head_repository": None}}, {}),
-        ("push", {}, {"GITHUB_SHA": ""}),
-        ("push", {}, {"GITHUB_REPOSITORY": "ada/kernels/../x"}),
-        ("push", {}, {"GITHUB_EVENT_PATH": "/no/such/file"}),
-    ],
-)
-def test_an_incomplete_job_is_an_error_with_a_cure(job, kind, event, variables):
-    with pytest.raises(UsageError) as raised:
-        job(kind, event, **variables)
-    assert raised.value.cure == "run it in a job of GitHub Actions"
+INCOMPLETE = [
+    ("pull_request", {}, {}),
+    ("pull_request", [], {}),
+    ("pull_request", {"pull_request": {"number": "7/x", "head": {"sha": COMMIT}}}, {}),
+    ("pull_request", {"pull_request": {"number": 7, "head": {"sha": "../x"}}}, {}),
+    ("workflow_run", {"workflow_run": {"head_sha": COMMIT, "head_repository": None}}, {}),
+    ("push", {}, {"GITHUB_SHA": ""}),
+    ("push", {}, {"GITHUB_REPOSITORY": "ada/kernels/../x"}),
+    ("push", {}, {"GITHUB_EVENT_PATH": "/no/such/file"}),
+]
+
+
+def test_an_incomplete_job_is_an_error_with_a_cure(job):
+    for kind, event, variables in INCOMPLETE:
+        with pytest.raises(UsageError) as raised:
+            job(kind, event, **variables)
+        assert raised.value.cure == "run it in a job of GitHub Actions", (kind, event, variables)

@@ -23,28 +23,14 @@ def located(tree, *steps, parts=()):
     return source_location(spec, tree)
 
 
-def test_a_launch_is_at_the_line_of_its_kernel(tree):
-    launch = Launch(0, "scale", (1, 1, 1), (1, 1, 1), ())
-    assert located(tree, launch, parts=(Unit(tree / "k" / "a.cu", ("scale",)),)) == SourceLocation("k/a.cu", 3)
-
-
-def test_a_function_that_gets_a_binary_is_at_the_line_of_the_kernel(tree):
-    call = Call("launch", module=0)
-    assert located(tree, call, parts=(Unit(tree / "k" / "a.cu", ("scale",)),)) == SourceLocation("k/a.cu", 3)
-
-
-def test_a_python_kernel_is_at_its_definition(tree):
+def test_a_case_is_where_its_kernel_its_function_or_its_benchmark_file_is(tree):
+    unit = (Unit(tree / "k" / "a.cu", ("scale",)),)
+    assert located(tree, Launch(0, "scale", (1, 1, 1), (1, 1, 1), ()), parts=unit) == SourceLocation("k/a.cu", 3)
+    assert located(tree, Call("launch", module=0), parts=unit) == SourceLocation("k/a.cu", 3)  # it gets a binary
     call = Call("scale", module=0, package=PackageCall("triton", file="t.py"))
     assert located(tree, call, parts=(Unit(tree / "k" / "t.py", ()),)) == SourceLocation("k/t.py", 5)
-
-
-def test_a_function_of_the_benchmark_file_is_there(tree):
     assert located(tree, Call("scale")) == SourceLocation("k/bench.py", 2)
-
-
-def test_a_program_is_at_its_benchmark_file(tree):
-    program = RunProgram(("./bench",), ("bench",), "nvbench")
-    file = ProgramFile(tree / "k" / "bench", tree / "k")
+    program, file = RunProgram(("./bench",), ("bench",), "nvbench"), ProgramFile(tree / "k" / "bench", tree / "k")
     assert located(tree, program, parts=(file,)) == SourceLocation("k/bench.py", 1)
 
 

@@ -29,7 +29,7 @@ extern "C" __global__ void quick(float* out, const float* a, int n) {
 }
 extern "C" __global__ void slow(float* out, const float* a, int n) {
   float sum = 0;
-  for (int turn = 0; turn < 20000; ++turn)
+  for (int turn = 0; turn < 4000; ++turn)
     for (int i = 0; i < n; ++i) sum += a[i] * turn;
   if (threadIdx.x == 0) out[0] = sum;
 }
@@ -107,18 +107,15 @@ def reported(outcome):
     return [(report.launch, report.kernel, report.what) for report in outcome.reports.values()]
 
 
-def test_cases_are_launched_in_their_order_each_its_longest_launch(launch, stored):
-    cases = [SessionCase(stored(*kernels), "") for kernels in (("quick", "slow"), ("slow", "quick"), ("quick",))]
+def test_cases_are_launched_in_their_order_each_its_longest_launch_and_pairs_share_inputs(launch, stored, inputs):
+    kernels = [("quick", "slow"), ("slow", "quick"), ("quick",), ("quick",), ("quick",)]
+    seeds = [1, 1, 2, 2, 1]
+    cases = [SessionCase(stored(*names, seed=seed), "") for names, seed in zip(kernels, seeds, strict=True)]
     outcome = launch(*cases)
     assert list(outcome.reports) == cases
-    assert reported(outcome) == [(1, "slow", ""), (0, "slow", ""), (0, "quick", "")]
-    assert (outcome.error, outcome.crashed, outcome.over, outcome.failures) == (None, False, False, {})
-
-
-def test_both_sides_of_a_pair_share_their_inputs(launch, stored, inputs):
-    cases = [SessionCase(stored("quick", seed=seed), "") for seed in (1, 1, 2, 2, 1)]
-    assert len(launch(*cases).reports) == 5
+    assert reported(outcome) == [(1, "slow", ""), (0, "slow", ""), *[(0, "quick", "")] * 3]
     assert inputs == [1, 2, 1]
+    assert (outcome.error, outcome.crashed, outcome.over, outcome.failures) == (None, False, False, {})
 
 
 def test_a_case_follows_the_launch_of_the_case_before_or_of_a_stored_profile(launch, stored):
@@ -138,14 +135,8 @@ def test_a_case_that_fails_costs_itself_and_the_case_that_follows_it(launch, sto
     missing = SessionCase(stored("quick", entry="missing"), "")
     without = SessionCase(stored("quick", seed=0), "")
     good = SessionCase(stored("quick", seed=2), "")
-    cases = (
-        missing,
-        SessionCase(stored("quick"), "", missing),
-        without,
-        SessionCase(stored("quick"), "", without),
-        good,
-    )
-    outcome = launch(*cases)
+    followers = [SessionCase(stored("quick"), "", before) for before in (missing, without)]
+    outcome = launch(missing, followers[0], without, followers[1], good)
     assert list(outcome.reports) == [missing, good]
     assert "missing" in outcome.reports[missing].what
     assert {case: error.what for case, error in outcome.failures.items()} == {without: "inputs() failed"}

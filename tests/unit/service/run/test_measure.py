@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from perfsvc import build
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import DeviceInfo, Environment
@@ -23,29 +21,20 @@ def asked(**options: object) -> RunRequest:
 
 def test_default_sampling_depends_on_the_kind_of_device() -> None:
     assert sampling(asked(), GPU) == GPU_SAMPLING
+    assert (GPU_SAMPLING.precision, GPU_SAMPLING.samples, GPU_SAMPLING.seconds) == (0.002, 1000, 2.0)
     assert sampling(asked(), CPU) == CPU_SAMPLING
+    assert (CPU_SAMPLING.samples, CPU_SAMPLING.seconds) == (20, 0.15)
+    assert CPU_SAMPLING.least >= CPU_SAMPLING.samples
     assert sampling(asked(), FAKE) == Sampling()
 
 
-def test_gpu_sampling_has_the_defaults_that_the_options_show() -> None:
-    assert (GPU_SAMPLING.precision, GPU_SAMPLING.samples, GPU_SAMPLING.seconds) == (0.002, 1000, 2.0)
-
-
-def test_cpu_sampling_is_short_and_aims_for_no_precision() -> None:
-    assert (CPU_SAMPLING.samples, CPU_SAMPLING.seconds) == (20, 0.15)
-    assert CPU_SAMPLING.least >= CPU_SAMPLING.samples
-
-
-@pytest.mark.parametrize("device", [GPU, CPU])
-def test_requested_options_apply_to_every_device(device: DeviceInfo) -> None:
-    found = sampling(asked(precision=0.01, samples=7, seconds=0.5, energy=True), device)
-    assert (found.precision, found.samples, found.seconds, found.energy) == (0.01, 7, 0.5, True)
-
-
-@pytest.mark.parametrize(("options", "places"), [({}, 1), ({"places": 3}, 3)])
-def test_the_number_of_places_is_part_of_the_environment(options: dict[str, int], places: int) -> None:
+def test_requested_options_apply_to_every_device_and_places_are_part_of_the_environment() -> None:
+    for device in (GPU, CPU):
+        found = sampling(asked(precision=0.01, samples=7, seconds=0.5, energy=True), device)
+        assert (found.precision, found.samples, found.seconds, found.energy) == (0.01, 7, 0.5, True)
     target = Target(FAKE, (), build.toolchain_for(FAKE.target))
-    assert environment(asked(**options), target) == Environment("", target.toolchain.version, 0.0, places)
+    assert environment(asked(), target) == Environment("", target.toolchain.version, 0.0, 1)
+    assert environment(asked(places=3), target) == Environment("", target.toolchain.version, 0.0, 3)
 
 
 def test_a_short_time_limit_also_bounds_the_wait_for_a_disturbed_gpu() -> None:

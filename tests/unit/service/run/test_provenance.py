@@ -13,38 +13,33 @@ from perfsvc.suite import Selection
 ALL = Selection()
 
 
-def test_the_scope_of_a_whole_suite_is_the_name_of_its_folder(tmp_path: Path) -> None:
+def test_the_scope_of_a_whole_suite_is_the_name_of_its_real_folder(tmp_path, monkeypatch):
     assert scope_of(tmp_path / "kernels", ALL, None) == "kernels"
     assert scope_of(tmp_path / "elsewhere" / "kernels", ALL, None) == "kernels"
-
-
-def test_a_relative_folder_has_the_scope_of_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kernels").mkdir()
     monkeypatch.chdir(tmp_path / "kernels")
     assert scope_of(Path(), ALL, None) == "kernels"
 
 
-def test_the_order_of_globs_does_not_change_the_scope() -> None:
+def test_the_order_of_globs_does_not_change_the_scope():
     scope = scope_of(Path("kernels"), Selection(("dot", "a*"), ("x", "b")), "smoke")
     assert scope == scope_of(Path("kernels"), Selection(("a*", "dot"), ("b", "x")), "smoke")
     assert scope == "kernels --points=smoke '--select=a*' --select=dot --exclude=b --exclude=x"
 
 
-@pytest.mark.parametrize(
-    ("selection", "points"), [(Selection(("dot",)), None), (Selection((), ("dot",)), None), (ALL, "full")]
-)
-def test_a_different_selection_is_a_different_scope(selection: Selection, points: str | None) -> None:
-    assert scope_of(Path("kernels"), selection, points) != scope_of(Path("kernels"), ALL, None)
+def test_a_different_selection_is_a_different_scope():
+    for selection, points in ((Selection(("dot",)), None), (Selection((), ("dot",)), None), (ALL, "full")):
+        assert scope_of(Path("kernels"), selection, points) != scope_of(Path("kernels"), ALL, None)
 
 
-def test_a_run_remembers_its_scope(tmp_path: Path) -> None:
+def test_a_run_remembers_its_scope(tmp_path):
     origin = collect(tmp_path, command_line="perfsvc run", label="", scope="kernels", seed=1, replicas=3)
     assert origin.scope == "kernels"
     assert (origin.commit, origin.dirty) == ("", False)
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Callable[..., str]:
+def checkout(tmp_path) -> Callable[..., str]:
     """Runs git in a repository without a commit yet, with a file of a suite."""
 
     def run(*words: str) -> str:
@@ -58,20 +53,20 @@ def checkout(tmp_path: Path) -> Callable[..., str]:
     return run
 
 
-def test_a_repository_without_a_commit_has_no_revision(tmp_path: Path, checkout: Callable[..., str]) -> None:
-    assert revision_of(tmp_path / "kernels") == Revision()
-
-
-def test_a_revision_is_the_commit_with_its_branch(tmp_path: Path, checkout: Callable[..., str]) -> None:
+def test_a_revision_is_the_commit_with_its_branch(tmp_path, checkout):
+    assert revision_of(tmp_path / "kernels") == Revision()  # there is no commit yet
     checkout("add", "--all")
     checkout("commit", "--quiet", "--message", "Begin")
     commit = checkout("rev-parse", "HEAD")
     assert revision_of(tmp_path / "kernels") == Revision(commit, dirty=False, branch="main")
     checkout("checkout", "--quiet", "--detach")
     assert revision_of(tmp_path / "kernels") == Revision(commit, dirty=False, branch="")
+    (tmp_path / ".gitignore").write_text("installed/\n")
+    (tmp_path / "installed").mkdir()
+    assert revision_of(tmp_path / "installed") == Revision()  # the repository ignores this folder
 
 
-def test_dirty_is_what_could_change_a_binary(tmp_path: Path, checkout: Callable[..., str]) -> None:
+def test_dirty_is_what_could_change_a_binary(tmp_path, checkout):
     (tmp_path / "perfsvc.toml").write_text("replicas = 3\n")
     (tmp_path / "old name").write_text("one\n" * 9)
     checkout("add", "--all")
@@ -89,9 +84,7 @@ def test_dirty_is_what_could_change_a_binary(tmp_path: Path, checkout: Callable[
     assert revision_of(tmp_path / "kernels").changed == ("k.cu", r'"../new \033 name"', "../perfsvc.toml")
 
 
-def test_a_change_in_a_submodule_is_seen_though_gitmodules_hides_it(
-    tmp_path: Path, checkout: Callable[..., str]
-) -> None:
+def test_a_change_in_a_submodule_is_seen_though_gitmodules_hides_it(tmp_path, checkout):
     checkout("init", "--quiet", "lib")
     (tmp_path / "lib" / "lib.cuh").write_text("one\n")
     checkout("-C", "lib", "add", "--all")
@@ -105,16 +98,8 @@ def test_a_change_in_a_submodule_is_seen_though_gitmodules_hides_it(
     assert revision_of(tmp_path / "kernels").dirty
 
 
-def test_a_folder_that_its_repository_ignores_has_no_revision(tmp_path: Path, checkout: Callable[..., str]) -> None:
-    (tmp_path / ".gitignore").write_text("installed/\n")
-    checkout("add", "--all")
-    checkout("commit", "--quiet", "--message", "Begin")
-    (tmp_path / "installed").mkdir()
-    assert revision_of(tmp_path / "installed") == Revision()
-
-
 @pytest.fixture
-def committed(tmp_path: Path, checkout: Callable[..., str]) -> Path:
+def committed(tmp_path, checkout) -> Path:
     """A suite without uncommitted changes."""
     checkout("add", "--all")
     checkout("commit", "--quiet", "--message", "Begin")
@@ -122,9 +107,7 @@ def committed(tmp_path: Path, checkout: Callable[..., str]) -> Path:
 
 
 @pytest.mark.parametrize("hindrance", ["another owner", "no git", "slow git"])
-def test_a_repository_that_git_cannot_read_counts_as_uncommitted(
-    committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
-) -> None:
+def test_a_repository_that_git_cannot_read_counts_as_uncommitted(committed, tmp_path, monkeypatch, hindrance):
     if hindrance == "another owner":
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -139,9 +122,8 @@ def test_a_repository_that_git_cannot_read_counts_as_uncommitted(
         monkeypatch.setattr("perfsvc.service.git.LIMIT_S", 0.1)
     revision = revision_of(committed)
     assert (revision.commit, revision.dirty) == ("", True)
-    assert {"another owner": "dubious ownership", "no git": "git cannot be started", "slow git": "did not answer"}[
-        hindrance
-    ] in revision.unknown
+    unknown = {"another owner": "dubious ownership", "no git": "git cannot be started", "slow git": "did not answer"}
+    assert unknown[hindrance] in revision.unknown
     origin = collect(committed, command_line="perfsvc run", label="", scope="kernels", seed=1, replicas=3)
     assert origin.dirty
     (row,) = (row for row in checkup(None, suite=committed) if row.check == "repository")
@@ -151,13 +133,11 @@ def test_a_repository_that_git_cannot_read_counts_as_uncommitted(
         commit_of(committed, "main")
 
 
-def test_a_status_that_is_late_counts_as_uncommitted(committed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_status_that_is_late_counts_as_uncommitted(committed, monkeypatch):
     def late(folder: Path, *arguments: str) -> str | None:
         return None if arguments[0] in {"status", "check-ignore"} else git(folder, *arguments)
 
     monkeypatch.setattr("perfsvc.service.run.provenance.git", late)
     assert revision_of(committed) == Revision(dirty=True, unknown="git could not report its changes within 30 s")
-
-
-def test_doctor_has_no_row_for_a_repository_that_git_can_read(committed: Path) -> None:
+    monkeypatch.undo()
     assert not [row for row in checkup(None, suite=committed) if row.check == "repository"]

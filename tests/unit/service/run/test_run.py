@@ -1,7 +1,5 @@
 """The exit code of a run whose suspects were measured again."""
 
-import pytest
-
 from perfsvc.model import (
     Case,
     Cause,
@@ -26,35 +24,23 @@ def outcome(night, cause, found, status=Status.OK):
     judged = Judgement(SERIES, night, ratio=1.05, baseline_run=1, candidate_run=2)
     suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)
     again = Confirmation(suspect, cause, "", threshold=0.03, seed=1, budget_s=20.0, verdict=found)
-    return RunOutcome(
-        run=2,
-        over_budget=(),
-        doubts=(),
-        judgements=(judged,),
-        confirmations=(again,) if cause else (),
-        problems=(),
-        warnings=(),
-        bad=(Measurement(CASE, "GPU-1", 0, status),) if status is not Status.OK else (),
-    )
+    none = dict.fromkeys(("over_budget", "doubts", "problems", "warnings"), ())
+    bad = (Measurement(CASE, "GPU-1", 0, status),) if status is not Status.OK else ()
+    return RunOutcome(run=2, judgements=(judged,), confirmations=(again,) if cause else (), bad=bad, **none)
 
 
-@pytest.mark.parametrize(
-    ("night", "cause", "found", "code"),
-    [
-        (Verdict.REGRESSION, None, None, 1),
-        (Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION, 1),
-        (Verdict.REGRESSION, Cause.UNCONFIRMED, None, 1),
-        (Verdict.REGRESSION, Cause.NOISE, Verdict.UNCHANGED, 0),
-        (Verdict.REGRESSION, Cause.ENVIRONMENT, Verdict.UNCHANGED, 0),
-        (Verdict.UNCHANGED, Cause.KERNEL, Verdict.REGRESSION, 1),  # an alert of its history
-        (Verdict.UNCHANGED, Cause.KERNEL, Verdict.IMPROVEMENT, 0),
-        (Verdict.UNCHANGED, Cause.NOISE, Verdict.UNCHANGED, 0),
-    ],
-)
-def test_a_confirmed_suspect_counts_and_a_cleared_one_does_not(night, cause, found, code):
-    assert outcome(night, cause, found).exit_code(strict=False) == code
+EXIT_CODES = {
+    (Verdict.REGRESSION, None, None): 1,
+    (Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION): 1,
+    (Verdict.REGRESSION, Cause.UNCONFIRMED, None): 1,
+    (Verdict.REGRESSION, Cause.NOISE, Verdict.UNCHANGED): 0,
+    (Verdict.REGRESSION, Cause.ENVIRONMENT, Verdict.UNCHANGED): 0,
+    (Verdict.UNCHANGED, Cause.KERNEL, Verdict.REGRESSION): 1,  # an alert of its history
+    (Verdict.UNCHANGED, Cause.KERNEL, Verdict.IMPROVEMENT): 0,
+    (Verdict.UNCHANGED, Cause.NOISE, Verdict.UNCHANGED): 0,
+    (Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION, Status.FAILED): 4,
+}
 
 
-def test_a_failure_decides_the_exit_code_before_a_confirmed_regression():
-    failed = outcome(Verdict.REGRESSION, Cause.KERNEL, Verdict.REGRESSION, Status.FAILED)
-    assert failed.exit_code(strict=False) == 4
+def test_a_confirmed_suspect_counts_a_cleared_one_does_not_and_a_failure_comes_first():
+    assert {given: outcome(*given).exit_code(strict=False) for given in EXIT_CODES} == EXIT_CODES
