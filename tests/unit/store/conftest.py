@@ -1,4 +1,4 @@
-"""Each test of the store has a database of its own, on SQLite and on PostgreSQL unless it is ``ON_SQLITE``."""
+"""Each test of the store has a database of its own, on SQLite, and on PostgreSQL too if it is ``ON_BOTH``."""
 
 import contextlib
 import platform
@@ -11,17 +11,23 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from sqlalchemy import text
 
 from perfsvc.model import (
     Case,
+    Cause,
+    ChangeKind,
     DeviceInfo,
+    Direction,
     Environment,
     Estimate,
     Judgement,
+    Kind,
     Measurement,
     Provenance,
     ReplayRecord,
@@ -31,7 +37,9 @@ from perfsvc.model import (
     Suspect,
     Verdict,
     Work,
+    digest,
 )
+from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
@@ -46,14 +54,34 @@ def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"])
-"""For slow tests of many nights, whose claims do not depend on the database: other tests execute their statements on
-both."""
+@pytest.fixture(scope="module", autouse=True)
+def migrated_once(request: pytest.FixtureRequest, migrated: Any) -> Iterator[None]:
+    """Make the tables of SQLite databases from those of the first migration, except where migrations are tested."""
+    if request.path.name in {"test_schema.py", "test_upgrades.py"}:
+        yield
+        return
+    with mock.patch("perfsvc.store.keeping.upgrades._migrate_in", migrated):
+        yield
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+ON_BOTH = pytest.mark.usefixtures("on_both")
+"""For tests of what a database does itself (types, locks, constraints, limits), and for one test of each kind of
+query."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if {"kind", "on_both"} <= set(metafunc.fixturenames):
+        metafunc.parametrize("kind", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture
+def on_both() -> None:
+    """Ask for the test on both databases."""
+
+
+@pytest.fixture
 def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    return str(getattr(request, "param", "sqlite"))
 
 
 @pytest.fixture
@@ -190,6 +218,7 @@ GPU = DeviceInfo(
 )
 TILED = Case("transpose", "tiled", (("n", 4096), ("dtype", "f32")))
 NAIVE = replace(TILED, variant="naive")
+BENCH = b"# bench.py"
 ENVIRONMENT = Environment(driver="580.1", toolkit="nvcc 13.0.88", power_limit_w=700.0)
 
 
@@ -252,6 +281,26 @@ class Story:
     ) -> int:
         return self.store.binaries.put([CaseCode(record, modules, bench, sources)])[0]
 
+    def binary(
+        self, case: Case, code: bytes = b"code", *, source: bytes = b"", bench: bytes = BENCH, steps: Any = ()
+    ) -> int:
+        """Store a binary with this code and return its id."""
+        record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
+        return self.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source or code})
+
+    def put_replicas(
+        self, run: int, case: Case, seconds: float, noise: Sequence[float] = (0.0, 0.0, 0.0), **given: Any
+    ) -> None:
+        """Store a measurement for each replica, whose times differ from the seconds by a share."""
+        for replica, share in enumerate(noise):
+            self.put(run, case, replica=replica, samples=(seconds * (1 + share),) * 5, **given)
+
+    def end_and_judge(self, run: int, state: RunState = RunState.FINISHED, **given: Any) -> list[Judgement]:
+        self.store.runs.end(run, state)
+        judgements = judge_run(self.store, run, **{"threshold": None, **given})
+        self.store.verdicts.put(run, judgements)
+        return list(judgements)
+
     def series(self, case: Case, **given: Any) -> Series:
         return Series(**{"case": case, "device": GPU.uuid, "device_model": GPU.model, **given})
 
@@ -289,3 +338,42 @@ def story(store: Store) -> Story:
 def new_story() -> Callable[[Store], Story]:
     """Return a function that begins a story in another database."""
     return Story
+
+
+@pytest.fixture
+def tiled(story: Story) -> Series:
+    return story.series(story.tiled)
+
+
+@pytest.fixture
+def naive(story: Story) -> Series:
+    return story.series(story.naive)
+
+
+@pytest.fixture
+def five_nights(story: Story) -> list[int]:
+    """Five runs that measured both cases, the first of them the level of both."""
+    numbers = [story.run(story.tiled, story.naive) for _ in range(5)]
+    story.store.verdicts.put(1, [story.judgement(case) for case in (story.tiled, story.naive)])
+    return numbers
+
+
+def suspect(
+    series: Series,
+    ratio: float = 1.2,
+    *,
+    cause: Cause = Cause.KERNEL,
+    change: ChangeKind = ChangeKind.REGRESSION,
+    direction: Direction = Direction.SLOWER,
+    baseline: int = 1,
+    run: int | None = None,
+) -> Suspect:
+    """A series that is slower by a factor than in a baseline run."""
+    judged = Judgement(
+        series, Verdict.REGRESSION, "", ratio, ratio - 0.1, ratio + 0.1, baseline, run, 1e-3, ratio * 1e-3, cause=cause
+    )
+    return Suspect(judged, change, direction)
+
+
+QUIET = SimpleNamespace(begin=lambda stage, total: None, step=lambda what: None, report=lambda line: None)
+"""Progress that nobody watches."""

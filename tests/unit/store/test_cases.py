@@ -3,10 +3,9 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import Verdict
-from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.exclusions import exclude
 from perfsvc.service.results import stored_report
-from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_BOTH
 
 
 @pytest.fixture
@@ -19,11 +18,13 @@ def lineages(story, *cases):
     return [rows[case.id] for case in cases]
 
 
-def test_a_renamed_variant_keeps_its_history(story, renamed):
+@ON_BOTH
+def test_a_renamed_variant_keeps_its_history_and_an_old_run_has_the_present_name(story, renamed):
     first, second = story.run(story.tiled), story.run(renamed)
     rows = story.store.series.case_history(renamed.id)
     assert [(row.run, row.case) for row in rows] == [(first, story.tiled.id), (second, renamed.id)]
     assert story.store.series.case_history(story.tiled.id) == rows
+    assert list(story.store.series.levels(first)) == list(story.store.series.levels(second)) == [story.series(renamed)]
 
 
 def test_the_old_name_may_be_measured_after_the_new_one(story, renamed):
@@ -31,33 +32,28 @@ def test_the_old_name_may_be_measured_after_the_new_one(story, renamed):
     assert [row.run for row in story.store.series.case_history(renamed.id)] == [first, second]
 
 
-def test_a_former_name_may_be_added_later(story, renamed):
+def test_a_former_name_may_be_added_later_and_names_may_swap(story, renamed):
     story.run(story.tiled)
     story.run(replace(renamed, formerly=()))
     story.run(renamed)
     assert [row.run for row in story.store.series.case_history(renamed.id)] == [1, 2, 3]
+    back = story.run(replace(story.tiled, formerly=("shared",)))
+    assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [1, 2, 3, back]
 
 
-def test_an_old_run_has_its_series_under_the_present_name(story, renamed):
-    first, second = story.run(story.tiled), story.run(renamed)
-    assert list(story.store.series.levels(first)) == list(story.store.series.levels(second)) == [story.series(renamed)]
-
-
-def test_the_baseline_of_a_renamed_variant_is_its_old_level(story, renamed):
-    first = story.run(story.tiled)
+def test_the_level_and_the_pin_of_a_renamed_variant_are_its_old_ones(story, renamed):
+    shared = story.series(renamed)
+    first, second = story.run(story.tiled), story.run(story.tiled)
     story.judge(first, story.tiled, Verdict.NEW)
-    second = story.run(renamed)
-    assert story.store.baselines.get([story.series(renamed)], second) == {story.series(renamed): first}
+    story.store.baselines.pin(second, [story.series(story.tiled)], comment="good")
+    third = story.run(renamed)
+    assert [pin.series for pin in story.store.baselines.pins()] == [shared]
+    assert story.store.baselines.get([shared], third) == {shared: second}
+    story.store.baselines.unpin()
+    assert story.store.baselines.get([shared], third) == {shared: first}
 
 
-def test_a_pin_follows_the_rename(story, renamed):
-    first = story.run(story.tiled)
-    story.store.baselines.pin(first, [story.series(story.tiled)], comment="good")
-    second = story.run(renamed)
-    assert story.store.baselines.get([story.series(renamed)], second) == {story.series(renamed): first}
-    assert [pin.series for pin in story.store.baselines.pins()] == [story.series(renamed)]
-
-
+@ON_BOTH
 def test_a_rename_that_joins_two_pins_keeps_the_newer_one(story, renamed):
     first, second = story.run(story.tiled), story.run(replace(renamed, formerly=()))
     story.store.baselines.pin(second, [story.series(renamed)], comment="older")
@@ -76,6 +72,14 @@ def test_names_chain_through_every_order_of_their_first_measurement(story, renam
     assert [series.case.variant for series in story.store.series.levels(3)] == ["swizzled"]
 
 
+def test_only_the_variant_is_renamed(story, renamed):
+    story.run(story.tiled)
+    for run, other in enumerate([{"version": 2}, {"benchmark": "dot"}, {"point": (("n", 1),)}], start=2):
+        elsewhere = replace(renamed, **other)
+        story.run(elsewhere)
+        assert [row.run for row in story.store.series.case_history(elsewhere.id)] == [run]
+
+
 def test_the_first_of_two_variants_that_claim_a_former_name_gets_it(story, renamed):
     story.run(story.tiled)
     rival = replace(renamed, variant="rival")
@@ -85,27 +89,17 @@ def test_the_first_of_two_variants_that_claim_a_former_name_gets_it(story, renam
     assert [row.run for row in story.store.series.case_history(rival.id)] == [2]
 
 
-def test_a_reused_former_name_does_not_hide_its_heir(story, renamed):
-    run = story.run(renamed, story.tiled)
-    assert set(story.store.series.levels(run)) == {story.series(renamed), story.series(story.tiled)}
-
-
 def test_a_reused_former_name_has_its_own_level(story, renamed):
     heir, anew = story.series(renamed), story.series(story.tiled)
     first = story.run(story.tiled)
     story.judge(first, story.tiled, Verdict.NEW)
     second = story.run(story.tiled, renamed)
+    assert set(story.store.series.levels(second)) == {heir, anew}
     assert story.store.baselines.get([heir, anew], second) == {heir: first}
     story.store.verdicts.put(
         second, [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
     )
     third = story.run(story.tiled, renamed)
-    assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
-
-
-def test_without_verdicts_the_level_of_a_reused_name_is_its_first_right_result(story, renamed):
-    heir, anew = story.series(renamed), story.series(story.tiled)
-    first, second, third = story.run(story.tiled), story.run(renamed, story.tiled), story.run(renamed, story.tiled)
     assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
 
 
@@ -125,21 +119,6 @@ def test_a_pin_counts_for_a_reused_name_if_its_run_measured_it(story, renamed):
     last = story.run(renamed, story.tiled)
     story.store.baselines.pin(third, [heir])
     assert story.store.baselines.get([heir, anew], last) == {heir: third, anew: third}
-
-
-@pytest.mark.parametrize("other", [{"version": 2}, {"benchmark": "dot"}, {"point": (("n", 1),)}])
-def test_only_the_variant_is_renamed(story, renamed, other):
-    story.run(story.tiled)
-    elsewhere = replace(renamed, **other)
-    story.run(elsewhere)
-    assert [row.run for row in story.store.series.case_history(elsewhere.id)] == [2]
-
-
-def test_names_that_swap_keep_their_history(story, renamed):
-    story.run(story.tiled)
-    story.run(renamed)
-    back = story.run(replace(story.tiled, formerly=("shared",)))
-    assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [1, 2, back]
 
 
 def test_the_stored_verdicts_of_an_old_run_have_present_names(story, renamed):
@@ -192,9 +171,7 @@ def test_stored_verdicts_on_a_reused_name_keep_it(story, renamed):
 
 def test_an_exclusion_keeps_the_verdicts_on_a_case_that_was_renamed_later(story, renamed):
     def night(case):
-        run = story.run(case)
-        story.store.runs.end(run, RunState.FINISHED)
-        story.store.verdicts.put(run, judge_run(story.store, run, threshold=None))
+        story.end_and_judge(run := story.run(case))
         return run
 
     first, second, third, _ = night(story.tiled), night(story.tiled), night(story.tiled), night(renamed)

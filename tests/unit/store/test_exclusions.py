@@ -10,62 +10,56 @@ from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import (
     Cause,
     ChangeKind,
-    Direction,
     Environment,
     FindingState,
-    Judgement,
     RootCause,
     Status,
-    Suspect,
     Verdict,
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.exclusions import exclude, include
-from perfsvc.store import RunState, Store
+from perfsvc.store import Store
+from tests.unit.store.conftest import ON_BOTH, suspect
 
 WHY = "the GPU was shared"
-
-
-@pytest.fixture
-def tiled(story):
-    return story.series(story.tiled)
+OTHER = Environment(driver="590.1", toolkit="nvcc 13.0.88", power_limit_w=700.0)
 
 
 def excluded(story, run, *cases):
     return story.store.exclusions.exclude(run, cases or None, reason=WHY, by="ann")
 
 
-def regression(series, run, baseline, cause=Cause.KERNEL, ratio=2.0):
-    judgement = Judgement(
-        series, Verdict.REGRESSION, "", ratio, 1.9, 2.1, baseline, run, 1e-3, ratio * 1e-3, cause=cause
-    )
-    return Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER)
+def regression(series, run, baseline, ratio=2.0, **given):
+    return suspect(series, ratio, run=run, baseline=baseline, **given)
+
+
+def step(story, series, run, baseline, root_cause="", **given):
+    """Store a further step of a series that a finding holds already."""
+    again = regression(series, run, baseline, change=ChangeKind.AGAIN, **given)
+    steps = [RootCause(root_cause, "twice", (again,))]
+    return story.store.findings.update(run, [], [], steps=steps, moved_again={series})
 
 
 # --- what is excluded is judged nowhere ------------------------------------------------------------------------------
 
 
-def test_an_excluded_run_sets_no_level_by_being_first(story, tiled):
-    first, second = story.run(), story.run()
-    excluded(story, first)
-    assert story.store.baselines.get([tiled], before_run=9) == {tiled: second}
-
-
-def test_an_excluded_run_sets_no_level_by_its_verdict(story, tiled):
-    first, lucky = story.run(), story.run()
+@ON_BOTH
+def test_an_excluded_run_sets_no_level_by_its_verdict_or_by_being_first(story, tiled):
+    first, lucky, third = story.run(), story.run(), story.run()
     story.judge(first, story.tiled, Verdict.NEW)
     story.judge(lucky, story.tiled, Verdict.IMPROVEMENT)
     assert story.store.baselines.get([tiled], before_run=9) == {tiled: lucky}
     excluded(story, lucky)
     assert story.store.baselines.get([tiled], before_run=9) == {tiled: first}
+    excluded(story, first)
+    assert story.store.baselines.get([tiled], before_run=9) == {tiled: third}
     story.store.exclusions.include(lucky, None, by="bob")
     assert story.store.baselines.get([tiled], before_run=9) == {tiled: lucky}
 
 
 def test_an_excluded_run_ends_no_segment(story, tiled):
     first = story.run()
-    other = type(story)(story.store, environment=Environment(driver="590", toolkit="nvcc 13.0.88", power_limit_w=700.0))
-    elsewhere = other.run()
+    elsewhere = replace(story, environment=OTHER).run()
     third, fourth = story.run(), story.run()
     assert story.store.baselines.get([tiled], before_run=fourth) == {tiled: third}
     excluded(story, elsewhere)
@@ -100,8 +94,7 @@ def test_the_data_of_an_excluded_run_stays_and_says_why(story, tiled):
     assert [row.why_excluded for row in store.runs.list()] == [WHY, ""]
 
 
-def test_a_case_alone_can_be_excluded(story, tiled):
-    naive = story.series(story.naive)
+def test_a_case_alone_can_be_excluded(story, tiled, naive):
     first, second = story.run(story.tiled, story.naive), story.run(story.tiled, story.naive)
     excluded(story, first, story.tiled)
     assert story.store.baselines.get([tiled, naive], before_run=9) == {tiled: second, naive: first}
@@ -112,28 +105,22 @@ def test_a_case_alone_can_be_excluded(story, tiled):
     assert (exclusion.case, exclusion.reason) == (story.tiled.id, WHY)
 
 
-def test_a_run_expects_what_the_run_before_the_excluded_one_had(story, tiled):
-    naive = story.series(story.naive)
+def test_what_is_excluded_is_expected_from_the_run_before_and_missed_nowhere_else(story, tiled, naive):
     first = story.run(story.tiled, story.naive, scope="all")
     second = story.run(story.tiled, scope="all")
-    third = story.run(story.tiled, scope="all")
+    third, fourth = (story.run(story.tiled, story.naive, scope="all") for _ in range(2))
     assert story.store.baselines.expected(third) == {tiled: second}
     excluded(story, second)
     assert story.store.baselines.expected(third) == {tiled: first, naive: first}
-
-
-def test_an_excluded_case_is_expected_from_the_run_before_and_missed_nowhere_else(story, tiled):
-    naive = story.series(story.naive)
-    first, second, third = (story.run(story.tiled, story.naive, scope="all") for _ in range(3))
-    excluded(story, second, story.tiled)
-    assert story.store.baselines.expected(third) == {tiled: first, naive: second}
-    excluded(story, third, story.naive)
-    assert story.store.baselines.expected(third) == {tiled: first}
+    excluded(story, third, story.tiled)
+    assert story.store.baselines.expected(fourth) == {tiled: first, naive: third}
+    excluded(story, fourth, story.naive)
+    assert story.store.baselines.expected(fourth) == {tiled: first}
 
 
 def test_a_renamed_case_is_excluded_under_the_name_it_had(story):
     first = story.run(story.tiled)
-    renamed = story.series(type(story.tiled)("transpose", "shared", story.tiled.point, formerly=("tiled",)))
+    renamed = story.series(replace(story.tiled, variant="shared", formerly=("tiled",)))
     second = story.run(renamed.case)
     assert story.store.exclusions.cases(first) == [renamed.case]
     excluded(story, first, renamed.case)
@@ -163,6 +150,7 @@ def test_a_level_that_a_person_accepted_is_not_excluded(story, tiled):
     assert f"perfsvc findings reopen {finding}" in refused.value.cure
 
 
+@ON_BOTH
 def test_what_is_excluded_or_included_already_and_what_does_not_exist_is_refused(story):
     run, running = story.run(), story.begin()
     with pytest.raises(UsageError, match="has not ended"):
@@ -215,8 +203,8 @@ def test_a_finding_whose_first_run_is_excluded_begins_with_the_next_run_until_it
     commits = ("a" * 40, "b" * 40, "c" * 40)
     first, second, third = (story.run(commit=commit) for commit in commits)
     suspects = {run: regression(tiled, run, first) for run in (second, third)}
-    for run, suspect in suspects.items():
-        story.store.verdicts.put(run, [suspect.judgement])
+    for run, regressed in suspects.items():
+        story.store.verdicts.put(run, [regressed.judgement])
     root_cause = f"{commits[0][:9]}..{commits[1][:9]}"
     (finding,) = story.raise_finding(second, [suspects[second]], "in A/B pairs +100.0 %", root_cause)
     assert story.raise_finding(third, [suspects[third]], "again", root_cause) == [finding]
@@ -231,20 +219,18 @@ def test_a_finding_whose_first_run_is_excluded_begins_with_the_next_run_until_it
     *_, event = story.store.findings.events(finding=finding)
     assert event.text == f"run 2 is excluded: {WHY}; run 3 is now the first that shows the finding"
     story.store.exclusions.include(second, None, by="bob")
-    again = story.store.findings.get(finding)
-    assert (again.root_cause, again.first_run, again.evidence) == (root_cause, second, "in A/B pairs +100.0 %")
-    assert [(moved.root_cause, moved.first_run) for moved in again.moved] == [(root_cause, second)]
+    restored = story.store.findings.get(finding)
+    assert (restored.root_cause, restored.first_run, restored.evidence) == (root_cause, second, "in A/B pairs +100.0 %")
+    assert [(moved.root_cause, moved.first_run) for moved in restored.moved] == [(root_cause, second)]
 
 
 def test_a_step_whose_first_run_is_excluded_begins_with_the_next_run(story, tiled):
     first, second, third, fourth = (story.run(commit=letter * 40) for letter in "abcd")
     suspects = {run: regression(tiled, run, first) for run in (second, third, fourth)}
-    for run, suspect in suspects.items():
-        story.store.verdicts.put(run, [suspect.judgement])
+    for run, regressed in suspects.items():
+        story.store.verdicts.put(run, [regressed.judgement])
     (finding,) = story.raise_finding(second, [suspects[second]], "once", "aaaaaaaaa..bbbbbbbbb")
-    again = replace(regression(tiled, third, second), change=ChangeKind.AGAIN)
-    step = RootCause("bbbbbbbbb..ccccccccc", "twice", (again,))
-    story.store.findings.update(third, [], [], steps=[step], moved_again={tiled})
+    step(story, tiled, third, second, "bbbbbbbbb..ccccccccc")
     story.raise_finding(fourth, [suspects[fourth]], "seen", "aaaaaaaaa..bbbbbbbbb")
     excluded(story, third)
     found = story.store.findings.get(finding)
@@ -267,8 +253,7 @@ def standing(story, series):
 def test_a_slowdown_of_two_steps_that_a_newer_finding_holds_stays_there_alone(story, tiled):
     first, second, third = story.run(), story.run(), story.run()
     (old,) = story.raise_finding(second, [regression(tiled, second, first)])
-    again = replace(regression(tiled, third, second), change=ChangeKind.AGAIN)
-    story.store.findings.update(third, [], [], steps=[RootCause("", "twice", (again,))], moved_again={tiled})
+    step(story, tiled, third, second)
     assert standing(story, tiled) == [(old, 1), (old, 2)]
     assert excluded(story, second).resolved == (old,)
     fourth = story.run()
@@ -282,9 +267,8 @@ def test_a_slowdown_of_two_steps_that_a_newer_finding_holds_stays_there_alone(st
 def test_a_step_of_its_own_cause_comes_back_beside_the_finding_of_the_first_step(story, tiled):
     first, second, third = story.run(), story.run(), story.run()
     (code,) = story.raise_finding(second, [regression(tiled, second, first)])
-    driver = replace(regression(tiled, third, second, cause=Cause.ENVIRONMENT), change=ChangeKind.AGAIN)
-    step = RootCause("driver 580.1 → 590.1", "twice", (driver,))
-    (environment,) = story.store.findings.update(third, [], [], steps=[step], moved_again={tiled}).raised
+    updates = step(story, tiled, third, second, "driver 580.1 → 590.1", cause=Cause.ENVIRONMENT)
+    (environment,) = updates.raised
     assert excluded(story, third).resolved == (environment,)
     assert story.store.exclusions.include(third, None, by="bob").reopened == (environment,)
     assert standing(story, tiled) == [(environment, 2), (code, 1)]
@@ -305,7 +289,7 @@ def test_a_slowdown_of_a_renamed_case_stands_in_one_finding(story, tiled):
     first, second = story.run(), story.run()
     (old,) = story.raise_finding(second, [regression(tiled, second, first)])
     excluded(story, second)
-    renamed = story.series(type(story.tiled)("transpose", "shared", story.tiled.point, formerly=("tiled",)))
+    renamed = story.series(replace(story.tiled, variant="shared", formerly=("tiled",)))
     third = story.run(renamed.case)
     (new,) = story.raise_finding(third, [regression(renamed, third, first)])
     assert new != old
@@ -316,40 +300,28 @@ def test_a_slowdown_of_a_renamed_case_stands_in_one_finding(story, tiled):
 def test_a_first_step_whose_baseline_is_included_again_comes_back_beside_the_second(story, tiled):
     first, second, third = story.run(), story.run(), story.run()
     (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
-    again = replace(regression(tiled, third, second), change=ChangeKind.AGAIN)
-    story.store.findings.update(third, [], [], steps=[RootCause("", "twice", (again,))], moved_again={tiled})
-    excluded(story, first)
+    step(story, tiled, third, second)
+    assert excluded(story, first).resolved == ()
     assert standing(story, tiled) == [(finding, 2)]
     story.store.exclusions.include(first, None, by="bob")
     assert standing(story, tiled) == [(finding, 1), (finding, 2)]
 
 
-def test_a_finding_against_an_excluded_baseline_is_resolved(story, tiled):
-    first, second = story.run(), story.run()
-    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
-    assert excluded(story, first).resolved == (finding,)
-
-
-def test_a_finding_stays_for_the_series_that_other_data_shows(story, tiled):
-    naive = story.series(story.naive)
+def test_a_finding_stays_for_the_series_that_other_data_shows_and_needs_its_baseline(story, tiled, naive):
     first, second = story.run(story.tiled, story.naive), story.run(story.tiled, story.naive)
     suspects = [regression(tiled, second, first), regression(naive, second, first)]
     (finding,) = story.raise_finding(second, suspects)
     assert excluded(story, second, story.tiled).resolved == ()
     assert [moved.series for moved in story.store.findings.get(finding).standing] == [naive]
+    assert excluded(story, first).resolved == (finding,)
 
 
-def test_a_finding_that_recovered_in_an_excluded_run_is_open_again(story, tiled):
+def test_a_finding_that_recovered_in_an_excluded_run_is_open_again_unless_a_person_resolved_it(story, tiled):
     first, second, third = story.run(), story.run(), story.run()
     (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
     assert story.recover(third, [(finding, tiled)]) == [finding]
     assert excluded(story, third).reopened == (finding,)
     assert story.store.findings.get(finding).state is FindingState.OPEN
-
-
-def test_a_finding_that_a_person_resolved_stays_resolved(story, tiled):
-    first, second = story.run(), story.run()
-    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
     story.store.findings.set_state(finding, FindingState.RESOLVED, by="bob")
     excluded(story, second)
     story.store.exclusions.include(second, None, by="ann")
@@ -359,6 +331,7 @@ def test_a_finding_that_a_person_resolved_stays_resolved(story, tiled):
 # --- deleting --------------------------------------------------------------------------------------------------------
 
 
+@ON_BOTH
 def test_a_deleted_run_is_gone_with_all_that_belongs_to_it_and_its_record_stays(story, tiled):
     first, second = story.run(), story.run()
     story.judge(second, story.tiled, Verdict.REGRESSION)
@@ -397,7 +370,6 @@ def test_a_finding_that_other_runs_show_survives_the_run_that_raised_it(story, t
 
 # --- as if it had never been -----------------------------------------------------------------------------------------
 
-OTHER = Environment(driver="590.1", toolkit="nvcc 13.0.88", power_limit_w=700.0)
 runs = st.fixed_dictionaries(
     {
         "tiled": st.sampled_from([None, "failed", 1.0, 1.0, 1.5, 2.0, 0.5]),
@@ -411,7 +383,7 @@ runs = st.fixed_dictionaries(
 def lived(story, nights, left_out=()):
     """Store and judge nights, except some, under the numbers that they have with all; return the numbers."""
     numbers = []
-    elsewhere = type(story)(story.store, environment=OTHER)
+    elsewhere = replace(story, environment=OTHER)
     for number, night in enumerate(nights):
         run = story.begin(scope="all", dirty=night["dirty"], commit=f"c{number}")
         numbers.append(run)
@@ -425,11 +397,9 @@ def lived(story, nights, left_out=()):
                 if level == "failed":
                     here.put(run, case, replica=replica, status=Status.FAILED, reason="refused")
                 elif level is not None:
-                    here.put(
-                        run, case, replica=replica, samples=tuple(1e-3 * level * spread * s for s in (0.999, 1, 1.001))
-                    )
-        story.store.runs.end(run, RunState.FINISHED)
-        story.store.verdicts.put(run, judge_run(story.store, run, threshold=0.01))
+                    samples = tuple(1e-3 * level * spread * share for share in (0.999, 1, 1.001))
+                    here.put(run, case, replica=replica, samples=samples)
+        story.end_and_judge(run, threshold=0.01)
     return numbers
 
 
@@ -455,9 +425,7 @@ def told(story, numbers):
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_judging_with_an_excluded_run_is_judging_as_if_the_run_had_never_been_made(
-    new_database, new_story, nights, data
-):
+def test_judging_with_an_excluded_run_is_judging_as_if_it_had_never_been_made(new_database, new_story, nights, data):
     bad = data.draw(st.integers(0, len(nights) - 2))
     results = []
     after = None

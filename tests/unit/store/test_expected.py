@@ -7,6 +7,7 @@ import pytest
 
 from perfsvc.model import CacheState, Status
 from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_BOTH
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ def runs(story, number):
     }
 
 
+@ON_BOTH
 def test_the_previous_run_is_the_newest_finished_one_of_the_scope_on_each_device(story):
     first = story.run(scope="all")
     second = story.begin(scope="all")
@@ -55,6 +57,8 @@ def test_the_previous_run_is_the_newest_finished_one_of_the_scope_on_each_device
         story.put(tonight, story.tiled, device=device)
     expected = story.store.baselines.expected(tonight)
     assert {series.device: run for series, run in expected.items()} == {"GPU-1": first, "GPU-2": second}
+    story.run(scope="")
+    assert story.store.baselines.expected(story.run(scope="")) == {}
 
 
 def test_the_correct_series_of_the_previous_run_are_expected(story):
@@ -77,34 +81,10 @@ def test_the_correct_series_of_the_previous_run_are_expected(story):
     assert {(series.case.variant, series.metric) for series in right} > {("right", "energy_j"), ("untimed", "speed")}
 
 
-def test_if_all_runs_have_uncommitted_changes_the_newest_is_the_previous_one(story, night, tiled):
-    night(tiled, dirty=True)
-    second, third = night(tiled, dirty=True), night(tiled, dirty=True)
-    assert runs(story, third) == {tiled: second}
-
-
-def test_nothing_is_expected_of_a_run_without_a_scope(story):
-    story.run()
-    assert story.store.baselines.expected(story.run()) == {}
-
-
-def test_an_incorrect_result_is_not_expected(story, night, tiled):
-    first = story.begin(scope="all")
-    story.put(first, story.tiled)
-    story.put(first, story.naive, status=Status.WRONG)
-    story.store.runs.end(first, RunState.FINISHED)
-    assert runs(story, night(tiled)) == {tiled: first}
-
-
-def test_a_case_over_budget_is_not_expected(story, night, tiled, naive):
-    warm = (*naive[:2], CacheState.WARM)
-    first = night(tiled, naive, warm)
-    assert runs(story, night(tiled, over_budget=[naive])) == {tiled: first, warm: first}
-
-
 def test_a_case_over_budget_in_the_previous_run_is_expected_from_an_earlier_one(story, night, tiled, naive):
-    warm = (*naive[:2], CacheState.WARM)
-    night(tiled, naive, warm)
+    warm, always = (*naive[:2], CacheState.WARM), ("GPU-1", replace(story.tiled, variant="always"), CacheState.COLD)
+    first = night(tiled, naive, warm, over_budget=[always])
+    assert runs(story, night(tiled, over_budget=[naive, always])) == {tiled: first, warm: first}
     second = night(tiled, naive)
     night(naive, dirty=True)
     night(naive, state=RunState.INTERRUPTED)
@@ -116,17 +96,17 @@ def test_a_case_over_budget_in_the_previous_run_is_expected_from_an_earlier_one(
     assert runs(story, later) == {tiled: tonight, naive: tonight}
 
 
+def test_if_all_runs_have_uncommitted_changes_the_newest_is_the_previous_one(story, night, tiled):
+    first, second = night(tiled, dirty=True), night(tiled, dirty=True)
+    assert runs(story, second) == {tiled: first}
+
+
 def test_a_case_over_budget_on_one_device_is_expected_from_that_device(story, night, tiled, naive):
     there = ("GPU-2", *naive[1:])
     first = night(naive, there)
     second = night(naive, ("GPU-2", *tiled[1:]), over_budget=[there])
     tonight = night(naive, ("GPU-2", *tiled[1:]))
     assert runs(story, tonight) == {naive: second, there: first, ("GPU-2", *tiled[1:]): second}
-
-
-def test_a_case_that_was_always_over_budget_is_not_expected(story, night, tiled, naive):
-    first = night(tiled, over_budget=[naive])
-    assert runs(story, night(tiled)) == {tiled: first}
 
 
 def test_cases_over_budget_have_their_present_names(story, night, tiled, naive):

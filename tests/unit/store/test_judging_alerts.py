@@ -5,23 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfsvc.model import (
-    Cause,
-    ChangeKind,
-    Confirmation,
-    Direction,
-    FindingState,
-    Kind,
-    ReplayRecord,
-    Suspect,
-    Verdict,
-    digest,
-)
+from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, FindingState, Suspect, Verdict
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import actions, suspects, update
 from perfsvc.service.findings.alerts import Alerts
 from perfsvc.store import RunState
-from tests.unit.store.conftest import ON_SQLITE
 
 OTHER = b"other"
 NOISY = {"between": (-2e-2, 0.0, 2e-2)}
@@ -45,21 +33,22 @@ def night(story, rng):
         number = story.begin(scope="all")
         story.store.devices.put(story.gpu)
         for case in cases:
-            record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
-            binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"tiled.cu": code})
             value = 1e-4 * by * (1 + 1e-3 * rng.standard_normal())
-            for replica, noise in enumerate(between):
-                story.put(number, case, replica=replica, samples=(value * (1 + noise),) * 5, binary=binary)
-        story.store.runs.end(number, state)
+            story.put_replicas(number, case, value, between, binary=story.binary(case, code))
         if state is not RunState.FINISHED:
+            story.store.runs.end(number, state)
             return []
-        judgements = judge_run(story.store, number, threshold=None)
-        story.store.verdicts.put(number, judgements)
+        story.end_and_judge(number)
         raised = suspects.suspects_of(story.store, number)
         update.update_findings(story.store, number)
         return raised
 
     return run
+
+
+def confirm(story, suspect, cause=Cause.KERNEL):
+    ratio = {"ratio": suspect.judgement.ratio} if cause is Cause.KERNEL else {}
+    story.store.confirmations.put(Confirmation(suspect, cause, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
 
 
 @pytest.fixture
@@ -75,7 +64,6 @@ def nights(night, rng, after):
 
 
 @pytest.mark.slow
-@ON_SQLITE
 def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night):
     assert [suspect for place in range(25) for suspect in night(1 + 4e-3 * (-1) ** place, **NOISY)] == []
     night(1.005, OTHER, **NOISY)
@@ -85,25 +73,21 @@ def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night)
 
 
 @pytest.mark.slow
-@ON_SQLITE
 def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, nights):
     raised = [nights(1.015, OTHER, **NOISY) for _ in range(6)]
     assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]
     (suspect,) = raised[-1]
-    answer = Confirmation(suspect, Cause.NOISE, "it is gone", threshold=0.01, seed=1, budget_s=60.0)
-    story.store.confirmations.put(answer)
+    confirm(story, suspect, Cause.NOISE)
     assert nights(1.015, OTHER, **NOISY) == []
 
 
 @pytest.mark.slow
-@ON_SQLITE
 def test_an_unanswered_alert_ends_after_two_weeks(nights):
     raised = [len(nights(1.015, OTHER, **NOISY)) for _ in range(20)]
     assert (sum(raised), raised[-1]) == (15, 0)
 
 
 @pytest.mark.slow
-@ON_SQLITE
 def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one(nights):
     for _ in range(4):
         nights(1.015, OTHER, state=RunState.INTERRUPTED, **NOISY)
@@ -121,8 +105,7 @@ def test_a_plateau_that_ends_resolves_its_finding_without_a_second_alert(story, 
     """The replicas of each night differ so much that no verdict shows the change or its end."""
     (suspect,) = [suspect for _ in range(2) for suspect in nights(1.015, OTHER, **NOISY)]
     assert (suspect.change, suspect.direction) == (ChangeKind.STEP, Direction.SLOWER)
-    ratio = {"ratio": suspect.judgement.ratio}
-    story.store.confirmations.put(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
+    confirm(story, suspect)
     assert update.update_findings(story.store, 27).raised == (1,)
     assert [nights(1.015, OTHER, **NOISY) for _ in range(4)] == [[]] * 4
     assert story.store.findings.get(1).state is FindingState.OPEN
@@ -131,25 +114,17 @@ def test_a_plateau_that_ends_resolves_its_finding_without_a_second_alert(story, 
     assert nights(1.0, CURED, **NOISY) == []
     finding = story.store.findings.get(1)
     assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, 33)
-    assert [suspect for _ in range(6) for suspect in nights(1.0, CURED, **NOISY)] == []
+    assert [suspect for _ in range(4) for suspect in nights(1.0, CURED, **NOISY)] == []
     assert [finding.id for finding in story.store.findings.all()] == [1]
 
 
-def test_an_accepted_level_raises_no_alert(story, nights):
+def test_a_confirmed_suspect_becomes_a_finding_whose_accepted_level_raises_no_alert(story, nights):
     (suspect,) = nights(1.1, OTHER)
-    ratio = {"ratio": suspect.judgement.ratio}
-    story.store.confirmations.put(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
+    assert suspects.suspects_of(story.store, 26) == [suspect]
+    confirm(story, suspect)
     (number,) = update.update_findings(story.store, 26).raised
     actions.set_state(story.store, number, FindingState.ACCEPTED, reason="wanted")
     assert [suspect for _ in range(4) for suspect in nights(1.1, OTHER)] == []
-
-
-def test_a_confirmed_suspect_becomes_a_finding(story, nights):
-    (suspect,) = nights(1.1, OTHER)
-    assert suspects.suspects_of(story.store, 26) == [suspect]
-    ratio = {"ratio": suspect.judgement.ratio}
-    story.store.confirmations.put(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
-    assert update.update_findings(story.store, 26).raised == (1,)
 
 
 def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
@@ -159,32 +134,27 @@ def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
 
 
 @pytest.mark.slow
-@ON_SQLITE
 def test_an_improvement_with_a_verdict_raises_no_alert_in_later_noisy_nights_of_its_code(story, night):
     noise = {"between": (-4e-3, 0.0, 4e-3)}
     assert [suspect for _ in range(25) for suspect in night(**noise)] == []
     night(0.94, OTHER, **noise)
-    assert {
-        judgement.verdict for judgement in story.store.verdicts.of_run(26) if judgement.series.metric == "time"
-    } == {Verdict.IMPROVEMENT}
+    assert on_times(story, 26) == {Verdict.IMPROVEMENT}
     assert [suspect for _ in range(8) for suspect in night(0.94, OTHER, **noise)] == []
-    assert {
-        judgement.verdict for judgement in story.store.verdicts.of_run(27) if judgement.series.metric == "time"
-    } == {Verdict.UNCHANGED}  # the same code as in the run before, however wide the interval is
+    assert on_times(story, 27) == {Verdict.UNCHANGED}  # the code of the run before, however wide the interval is
+
+
+def on_times(story, run):
+    return {judged.verdict for judged in story.store.verdicts.of_run(run) if judged.series.metric == "time"}
 
 
 @pytest.mark.slow
-@ON_SQLITE
 def test_the_recovery_of_a_device_raises_no_alert_in_the_histories(story, night):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
     for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:
         assert night(by, cases=cases) == []
     (finding,) = story.store.findings.all()
-    assert (finding.cause, finding.direction, finding.state) == (
-        Cause.ENVIRONMENT,
-        Direction.SLOWER,
-        FindingState.RESOLVED,
-    )
+    known = (Cause.ENVIRONMENT, Direction.SLOWER, FindingState.RESOLVED)
+    assert (finding.cause, finding.direction, finding.state) == known
     assert {moved.recovered_run for moved in finding.moved} == {31}
 
 

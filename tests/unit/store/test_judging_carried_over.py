@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
-from perfsvc.service.compare.compare import judge_run
+from perfsvc.model import Cause, Confirmation, FindingState, Measurement, Status, Verdict
 from perfsvc.service.confirm.earlier import earlier_answers
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
-from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_BOTH
 
 THRESHOLD = 0.01
 SLOW = b"slow"
+NOISE = (-1e-3, 0.0, 1e-3)
 
 
 @pytest.fixture
@@ -28,33 +28,32 @@ def night(story):
     """Return a function that measures a case with these seconds and this code, judges the run and returns it."""
 
     def run(seconds, code=b"fast", **environment):
-        in_environment = replace(story, environment=replace(story.environment, **environment))
+        here = replace(story, environment=replace(story.environment, **environment))
         number = story.begin(scope="all")
-        record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
-        binary = story.put_binary(record, {digest(code): code}, b"# bench.py", {"a.cu": code})
-        for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
-            samples = (seconds * (1 + noise),) * 5
-            in_environment.put(number, story.tiled, replica=replica, samples=samples, binary=binary)
-        story.store.runs.end(number, RunState.FINISHED)
-        story.store.verdicts.put(number, judge_run(story.store, number, threshold=THRESHOLD))
+        here.put_replicas(number, story.tiled, seconds, NOISE, binary=story.binary(story.tiled, code))
+        story.end_and_judge(number, threshold=THRESHOLD)
         return number
 
     return run
 
 
 @pytest.fixture
-def slowed(story, night):
+def slowed(story, night, after):
     """A run with a confirmed finding: its code is 10 % slower."""
-    night(1e-4)
-    run = night(1.1e-4, SLOW)
-    (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
-    old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
-    measured = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
-    why = "measured in A/B pairs, its code is 10.0 % slower than the baseline's"
-    answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **measured, baseline=(old,), candidate=(new,))
-    story.store.confirmations.put(answer)
-    update.update_findings(story.store, run, threshold=THRESHOLD)
-    return run
+
+    def live():
+        night(1e-4)
+        run = night(1.1e-4, SLOW)
+        (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
+        old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
+        measured = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
+        measured |= {"baseline": (old,), "candidate": (new,)}
+        why = "measured in A/B pairs, its code is 10.0 % slower than the baseline's"
+        story.store.confirmations.put(Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **measured))
+        update.update_findings(story.store, run, threshold=THRESHOLD)
+        return run
+
+    return after("a confirmed finding", live)
 
 
 @pytest.fixture
@@ -69,6 +68,7 @@ def carried_over(story, means):
     return of
 
 
+@ON_BOTH
 def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, carried_over):
     for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
         (answer,) = carried_over(run)
@@ -83,25 +83,26 @@ def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, carried_ov
         assert (finding.first_run, finding.last_run) == (slowed, run)
 
 
-def test_changed_code_is_measured_again(slowed, night, carried_over):
-    assert carried_over(night(1.1e-4, b"slow too")) == []
+CHANGED = {
+    "other code": ((1.1e-4, b"slow too"), {}),
+    "a larger change": ((1.2e-4, SLOW), {}),
+    "another toolkit": ((1.1e-4, SLOW), {"toolkit": "nvcc 14.0"}),
+    "another driver": ((1.1e-4, SLOW), {"driver": "590.1"}),
+    "another power limit": ((1.1e-4, SLOW), {"power_limit_w": 500.0}),
+}
 
 
-def test_a_larger_change_than_the_confirmed_one_is_measured_again(slowed, night, carried_over):
-    assert carried_over(night(1.2e-4, SLOW)) == []
+@pytest.mark.parametrize("changed", CHANGED)
+def test_what_has_changed_is_measured_again(slowed, night, carried_over, changed):
+    measured, environment = CHANGED[changed]
+    assert carried_over(night(*measured, **environment)) == []
 
 
-@pytest.mark.parametrize("changed", [{"toolkit": "nvcc 14.0"}, {"driver": "590.1"}, {"power_limit_w": 500.0}])
-def test_another_environment_is_measured_again(slowed, night, carried_over, changed):
-    assert carried_over(night(1.1e-4, SLOW, **changed)) == []
-
-
-def test_another_threshold_is_measured_again(slowed, night, carried_over, means):
-    assert carried_over(night(1.1e-4, SLOW), replace(means, threshold=0.02)) == []
-
-
-def test_a_device_of_another_host_is_not_confirmed_here(slowed, night, carried_over, means):
-    assert carried_over(night(1.1e-4, SLOW), replace(means, devices={})) == []
+def test_another_threshold_is_measured_again_and_a_device_of_another_host_is_not(slowed, night, carried_over, means):
+    run = night(1.1e-4, SLOW)
+    assert len(carried_over(run)) == 1
+    assert carried_over(run, replace(means, threshold=0.02)) == []
+    assert carried_over(run, replace(means, devices={})) == []
 
 
 @pytest.mark.parametrize("cause", [Cause.NOISE, Cause.UNCONFIRMED])
@@ -148,10 +149,8 @@ def slower(story):
     def run(*factors):
         number = story.begin(scope="all")
         for case, factor in zip(cases, factors, strict=True):
-            for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
-                story.put(number, case, replica=replica, samples=(1e-4 * factor * (1 + noise),) * 5)
-        story.store.runs.end(number, RunState.FINISHED)
-        story.store.verdicts.put(number, judge_run(story.store, number, threshold=THRESHOLD))
+            story.put_replicas(number, case, 1e-4 * factor, NOISE)
+        story.end_and_judge(number, threshold=THRESHOLD)
         return suspects_of(story.store, number, threshold=THRESHOLD)
 
     run(1, 1, 1)

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.model import Cause, Confirmation, FindingState, Kind, ReplayRecord, digest
-from perfsvc.service.compare.compare import judge_run
+from perfsvc.model import Cause, Confirmation, FindingState
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
-from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_BOTH
 
 DEVICES = ("GPU-1", "GPU-2")
 OTHER = "GPU-3"
@@ -17,8 +16,12 @@ MODELS = {OTHER: "NVIDIA A100"}
 
 
 @pytest.fixture
-def cases(story):
-    return [replace(story.tiled, variant=f"v{place}") for place in range(6)]
+def cases(request, story):
+    return [replace(story.tiled, variant=f"v{place}") for place in range(getattr(request, "param", 2))]
+
+
+six_cases = pytest.mark.parametrize("cases", [6], indirect=True)
+"""Marks a test with so many cases that a GPU may have moved as a whole."""
 
 
 @pytest.fixture
@@ -29,18 +32,12 @@ def night(story):
         number = story.begin(scope="all", commit=commit, suite=suite)
         for device in devices:
             gpu = replace(story.gpu, uuid=device, model=MODELS.get(device, story.gpu.model))
-            in_environment = replace(story, gpu=gpu, environment=replace(story.environment, **environment))
+            here = replace(story, gpu=gpu, environment=replace(story.environment, **environment))
             story.store.devices.put(gpu)
             for case, value in seconds.items():
-                text = (code or {}).get(case.variant, b"code")
-                record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(text),), digest(b"# bench.py"), seed=7)
-                binary = story.put_binary(record, {digest(text): text}, b"# bench.py", {"a.cu": text})
-                for replica in range(3):
-                    in_environment.put(
-                        number, case, replica=replica, samples=(value,) * 5, binary=binary, device=device
-                    )
-        story.store.runs.end(number, RunState.FINISHED)
-        story.store.verdicts.put(number, judge_run(story.store, number, threshold=None))
+                binary = story.binary(case, (code or {}).get(case.variant, b"code"))
+                here.put_replicas(number, case, value, binary=binary, device=device)
+        story.end_and_judge(number)
         return number
 
     return run
@@ -63,27 +60,38 @@ def confirm(story):
     return update_findings
 
 
+def held(finding):
+    return {(moved.series.case.variant, moved.series.device) for moved in finding.moved}
+
+
+def variants(finding):
+    return {variant for variant, _ in held(finding)}
+
+
 def times(cases, *slow, by=1.2):
     return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
 
 
-def test_series_that_the_same_commits_made_slower_are_one_finding_on_all_devices(night, confirm, cases):
+@ON_BOTH
+def test_series_that_the_same_commits_made_slower_are_one_finding_on_all_devices(story, night, confirm, cases):
     night(times(cases), "a" * 40)
-    edited = {"v0": b"other", "v1": b"third"}
-    (finding,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited))
+    run = night(times(cases, "v0", "v1"), "b" * 40, code={"v0": b"other", "v1": b"third"})
+    (finding,) = confirm(run)
     assert (finding.cause, finding.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
-    assert {(moved.series.case.variant, moved.series.device) for moved in finding.moved} == {
-        (variant, device) for variant in ("v0", "v1") for device in DEVICES
-    }
+    assert held(finding) == {(variant, device) for variant in ("v0", "v1") for device in DEVICES}
+    events = story.store.findings.events()
+    assert suspects_of(story.store, run) == []
+    assert update.update_findings(story.store, run).seen == (1,)  # updating again changes nothing
+    assert (story.store.findings.active(), story.store.findings.events()) == ([finding], events)
 
 
 def test_a_series_confirmed_a_night_late_joins_the_finding_of_its_commits(night, confirm, cases):
     night(times(cases), "a" * 40)
     edited = {"v0": b"other", "v1": b"third"}
     (finding,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited), "v0")
-    assert {moved.series.case.variant for moved in finding.moved} == {"v0"}
+    assert variants(finding) == {"v0"}
     (finding,) = confirm(night(times(cases, "v0", "v1"), "c" * 40, code=edited), "v1")
-    assert (finding.root_cause, {moved.series.case.variant for moved in finding.moved}) == (
+    assert (finding.root_cause, variants(finding)) == (
         "aaaaaaaaa..bbbbbbbbb",
         {"v0", "v1"},
     )
@@ -102,7 +110,7 @@ def test_a_slow_drift_joins_the_finding_of_its_first_commits(night, confirm, cas
     first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
     confirm(first, "v0")
     (finding,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
-    assert (finding.root_cause, {moved.series.case.variant for moved in finding.moved}) == (
+    assert (finding.root_cause, variants(finding)) == (
         "aaaaaaaaa..bbbbbbbbb",
         set(drifting),
     )
@@ -117,6 +125,7 @@ def test_a_change_mostly_due_to_later_commits_is_a_separate_finding(night, confi
     assert [finding.root_cause for finding in findings] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 
+@six_cases
 def test_a_driver_that_moves_two_devices_is_one_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]
@@ -125,6 +134,7 @@ def test_a_driver_that_moves_two_devices_is_one_finding(night, confirm, cases):
     assert finding.devices.keys() == set(DEVICES)
 
 
+@six_cases
 def test_each_slow_device_is_a_separate_finding(night, confirm, cases):
     night(times(cases))
     slow = [case.variant for case in cases]
@@ -139,16 +149,6 @@ def test_the_root_cause_of_a_new_compiler_names_both_versions(night, confirm, ca
     assert (finding.cause, finding.root_cause) == (Cause.TOOLCHAIN, "nvcc 13.0.88 → nvcc 14.0")
 
 
-def test_updating_findings_again_changes_nothing_and_leaves_no_suspect(story, night, confirm, cases):
-    night(times(cases), "a" * 40)
-    run = night(times(cases, "v0"), "b" * 40, code={"v0": b"other"})
-    before = confirm(run)
-    events = story.store.findings.events()
-    assert suspects_of(story.store, run) == []
-    assert update.update_findings(story.store, run).seen == (1,)
-    assert (story.store.findings.active(), story.store.findings.events()) == (before, events)
-
-
 def test_an_ignored_series_is_no_suspect(story, night, confirm, cases):
     night(times(cases), "a" * 40)
     confirm(night(times(cases, "v0"), "b" * 40, code={"v0": b"other"}))
@@ -160,6 +160,7 @@ def test_an_ignored_series_is_no_suspect(story, night, confirm, cases):
 # --- hosts that measure at different times ---------------------------------------------------------------------------
 
 ONE, TWO = DEVICES[:1], (OTHER,)
+ON_BOTH_MODELS = {("v0", "GPU-1"), ("v0", OTHER)}
 
 
 @pytest.fixture
@@ -175,27 +176,26 @@ def measure(night, cases):
     return run
 
 
-def held(finding):
-    return {(moved.series.case.variant, moved.series.device) for moved in finding.moved}
+@pytest.fixture
+def both_fast(measure):
+    """Two hosts, each with another model, have measured the first commit."""
+    for devices in (ONE, TWO):
+        measure(devices, "a")
 
 
-def test_a_host_that_skipped_the_slow_commit_joins_the_finding_of_the_other_model(measure, confirm):
-    measure(ONE, "a")
-    measure(TWO, "a")
+def test_a_host_that_skipped_the_slow_commit_joins_the_finding_of_the_other_model(measure, confirm, both_fast):
     confirm(measure(ONE, "b"))
     (finding,) = confirm(measure(TWO, "c"))
-    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", {("v0", "GPU-1"), ("v0", OTHER)})
+    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", ON_BOTH_MODELS)
     assert {moved.root_cause for moved in finding.moved} == {"aaaaaaaaa..bbbbbbbbb", "aaaaaaaaa..ccccccccc"}
     assert set(finding.devices.values()) == {"NVIDIA H100", "NVIDIA A100"}
 
 
-def test_a_host_that_lags_behind_joins_the_finding_of_the_other_model(measure, confirm):
-    measure(ONE, "a")
-    measure(TWO, "a")
+def test_a_host_that_lags_behind_joins_the_finding_of_the_other_model(measure, confirm, both_fast):
     confirm(measure(ONE, "b"))
     measure(ONE, "c")
     (finding,) = confirm(measure(TWO, "b"))
-    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", {("v0", "GPU-1"), ("v0", OTHER)})
+    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", ON_BOTH_MODELS)
 
 
 def test_the_range_of_a_host_that_skipped_commits_begins_with_its_own_last_run(measure, confirm):
@@ -206,24 +206,20 @@ def test_the_range_of_a_host_that_skipped_commits_begins_with_its_own_last_run(m
     assert finding.root_cause == "aaaaaaaaa..ccccccccc"
 
 
-def test_a_later_slowdown_of_the_same_case_on_another_model_is_another_finding(measure, confirm):
-    measure(ONE, "a")
-    measure(TWO, "a")
+def test_a_later_slowdown_of_the_same_case_on_another_model_is_another_finding(measure, confirm, both_fast):
     confirm(measure(ONE, "b"))
     measure(TWO, "b", slow_since="c")
     findings = confirm(measure(TWO, "c", slow_since="c"))
     assert [finding.root_cause for finding in findings] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
 
 
-def test_an_unconfirmed_finding_takes_the_cause_that_another_model_confirms(measure, confirm):
-    measure(ONE, "a")
-    measure(TWO, "a")
+def test_an_unconfirmed_finding_takes_the_cause_that_another_model_confirms(measure, confirm, both_fast):
     confirm(measure(ONE, "b"), cause=Cause.UNCONFIRMED)
     (unconfirmed,) = confirm(measure(ONE, "b"), cause=Cause.UNCONFIRMED)
     assert unconfirmed.cause is Cause.UNCONFIRMED
     (finding,) = confirm(measure(TWO, "c"))
     assert (finding.id, finding.cause) == (unconfirmed.id, Cause.KERNEL)
-    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+    assert held(finding) == ON_BOTH_MODELS
 
 
 def test_outside_git_the_same_change_on_two_models_is_one_finding(night, confirm, cases):
@@ -232,7 +228,7 @@ def test_outside_git_the_same_change_on_two_models_is_one_finding(night, confirm
         night(times(cases), devices=devices)
     confirm(night(times(cases, "v0"), code=edited, devices=ONE))
     (finding,) = confirm(night(times(cases, "v0"), code=edited, devices=TWO))
-    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+    assert held(finding) == ON_BOTH_MODELS
 
 
 def test_git_says_which_commits_of_hosts_without_a_common_commit_overlap(measure, confirm, tmp_path):
@@ -252,12 +248,10 @@ def test_git_says_which_commits_of_hosts_without_a_common_commit_overlap(measure
     confirm(at(ONE, 4, slow=True))  # the slow commit is the third
     at(TWO, 1, slow=False)
     (finding,) = confirm(at(TWO, 2, slow=True))
-    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+    assert held(finding) == ON_BOTH_MODELS
 
 
-def test_a_finding_that_another_host_raises_meanwhile_is_joined(measure, confirm, story, monkeypatch):
-    measure(ONE, "a")
-    measure(TWO, "a")
+def test_a_finding_that_another_host_raises_meanwhile_is_joined(measure, confirm, both_fast, story, monkeypatch):
     late, early = measure(TWO, "c"), measure(ONE, "b")
     by_root_cause, others = update._by_root_cause, [early]
 
@@ -269,4 +263,4 @@ def test_a_finding_that_another_host_raises_meanwhile_is_joined(measure, confirm
 
     monkeypatch.setattr(update, "_by_root_cause", slowly)
     (finding,) = confirm(late)
-    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+    assert held(finding) == ON_BOTH_MODELS

@@ -7,14 +7,13 @@ import pytest
 
 from perfsvc.config import Settings
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, Judgement, Status, Suspect, Verdict
+from perfsvc.model import Cause, ChangeKind, Confirmation, Status, Verdict
 from perfsvc.service.compare import compare
-from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.conclude import relevant_change
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import RunState
-from tests.unit.store.conftest import ON_SQLITE
+from tests.unit.store.conftest import suspect
 
 FIVE_PERCENT = compare.thresholds(Settings(thresholds=[{"cases": "*/tiled", "change": "5%"}]))
 
@@ -23,22 +22,15 @@ def night(story, seconds, *, threshold=None, against=None, **provenance):
     """Measure and judge a run, and return the verdict and the baseline run of each variant."""
     run = story.begin(scope="all", **provenance)
     for case, value in seconds.items():
-        for replica in range(3):
-            story.put(run, case, replica=replica, samples=(value,) * 5)
-    story.store.runs.end(run, RunState.FINISHED)
-    judgements = judge_run(story.store, run, threshold=threshold, against=against)
-    story.store.verdicts.put(run, judgements)
+        story.put_replicas(run, case, value)
+    judgements = story.end_and_judge(run, threshold=threshold, against=against)
     return {judgement.series.case.variant: (judgement.verdict, judgement.baseline_run) for judgement in judgements}
 
 
-def test_a_threshold_rule_applies_to_its_cases_only(story):
+def test_a_threshold_rule_applies_to_its_cases_only_and_that_of_a_command_overrides_it(story):
     night(story, {story.tiled: 1e-4, story.naive: 1e-4})
     judged = night(story, {story.tiled: 1.03e-4, story.naive: 1.03e-4}, threshold=FIVE_PERCENT)
     assert judged == {"tiled": (Verdict.UNCHANGED, 1), "naive": (Verdict.REGRESSION, 1)}
-
-
-def test_the_threshold_of_a_command_overrides_the_rules(story):
-    night(story, {story.tiled: 1e-4})
     threshold = compare.thresholds(Settings(thresholds=[{"change": "5%"}]), 0.02)
     assert night(story, {story.tiled: 1.03e-4}, threshold=threshold)["tiled"][0] is Verdict.REGRESSION
 
@@ -91,7 +83,6 @@ def stepped(story, by):
 
 
 @pytest.mark.slow
-@ON_SQLITE
 @pytest.mark.parametrize(("by", "alerted"), [(1.03, False), (1.08, True)])
 def test_a_history_raises_no_alert_smaller_than_its_rule(story, by, alerted):
     run = stepped(story, by)
@@ -99,16 +90,10 @@ def test_a_history_raises_no_alert_smaller_than_its_rule(story, by, alerted):
     assert bool(suspects_of(story.store, run, threshold=FIVE_PERCENT)) is alerted
 
 
-def suspect(story, change, ratio):
-    judged = Judgement(story.series(story.tiled), Verdict.REGRESSION, ratio=ratio)
-    return Suspect(judged, change, Direction.SLOWER)
-
-
-@pytest.mark.parametrize(
-    ("change", "ratio"), [(ChangeKind.REGRESSION, 1.2), (ChangeKind.STEP, 1.06), (ChangeKind.STEP, 1.2)]
-)
-def test_a_confirmation_looks_for_no_change_smaller_than_its_rule(story, change, ratio):
-    assert relevant_change(suspect(story, change, ratio), "cuda", FIVE_PERCENT) == 0.05
+def test_a_confirmation_looks_for_no_change_smaller_than_its_rule(story):
+    for change, ratio in ((ChangeKind.REGRESSION, 1.2), (ChangeKind.STEP, 1.06), (ChangeKind.STEP, 1.2)):
+        moved = suspect(story.series(story.tiled), ratio, change=change)
+        assert relevant_change(moved, "cuda", FIVE_PERCENT) == 0.05
 
 
 def test_a_finding_is_resolved_when_its_case_is_back_within_its_rule(story):

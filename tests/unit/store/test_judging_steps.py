@@ -12,15 +12,11 @@ from perfsvc.model import (
     EventKind,
     FindingState,
     FindingUpdates,
-    Kind,
-    ReplayRecord,
-    digest,
 )
-from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
-from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_BOTH
 
 FAST, SLOW, SLOWER = b"fast", b"slow", b"slower"
 
@@ -44,14 +40,9 @@ def night(story):
         here = replace(story, environment=replace(story.environment, **environment))
         number = story.begin(scope="all", commit=commit)
         for case in cases:
-            own = code if case == cases[0] else FAST
-            level = seconds if case == cases[0] else 1e-4 * others
-            record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(own),), digest(b"# bench.py"), seed=7)
-            binary = story.put_binary(record, {digest(own): own}, b"# bench.py", {"a.cu": own})
-            for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
-                here.put(number, case, replica=replica, samples=(level * (1 + noise),) * 5, binary=binary)
-        story.store.runs.end(number, RunState.FINISHED)
-        story.store.verdicts.put(number, judge_run(story.store, number, threshold=None))
+            own, level = (code, seconds) if case == cases[0] else (FAST, 1e-4 * others)
+            here.put_replicas(number, case, level, (-1e-3, 0.0, 1e-3), binary=story.binary(case, own))
+        story.end_and_judge(number)
         for suspect in suspects_of(story.store, number) if cause else ():
             judged = suspect.judgement
             measured = {"ratio": judged.ratio, "low": judged.low, "high": judged.high, "verdict": judged.verdict}
@@ -67,6 +58,24 @@ def night(story):
     return run
 
 
+@pytest.fixture
+def slowed(night, after):
+    """Two nights; the second is slow."""
+    after("a slow night", lambda: (night(1e-4, commit="aaaaaaaaaa"), night(2e-4, SLOW, commit="bbbbbbbbbb")))
+
+
+@pytest.fixture
+def stepped(night, after):
+    """Three nights; the second is slow, and the third is slower."""
+
+    def live():
+        night(1e-4, commit="aaaaaaaaaa")
+        night(2e-4, SLOW, commit="bbbbbbbbbb")
+        assert night(8e-4, SLOWER, commit="cccccccccc") == FindingUpdates(stepped=(1,), seen=(1,))
+
+    after("a slow night and a slower one", live)
+
+
 def steps(story, number=1):
     """The steps of a finding: number, baseline run, newest run, recovered run."""
     moved = story.store.findings.get(number).moved
@@ -77,31 +86,26 @@ def kinds(story, number=1):
     return [event.kind for event in story.store.findings.events(finding=number)]
 
 
-def test_a_second_regression_is_a_step_with_its_own_commits_and_ratio(story, night):
-    night(1e-4, commit="aaaaaaaaaa")
-    night(2e-4, SLOW, commit="bbbbbbbbbb")
-    assert night(8e-4, SLOWER, commit="cccccccccc") == FindingUpdates(stepped=(1,), seen=(1,))
+@ON_BOTH
+def test_a_second_regression_is_a_step_with_its_own_commits_and_ratio(story, night, stepped):
     (finding,) = story.store.findings.active()
     first, second = finding.moved
     assert (first.root_cause, second.root_cause) == ("aaaaaaaaa..bbbbbbbbb", "bbbbbbbbb..ccccccccc")
     assert (first.ratio, second.ratio) == (pytest.approx(2, rel=1e-2), pytest.approx(4, rel=1e-2))
     assert (first.change, second.change) == (ChangeKind.REGRESSION, ChangeKind.AGAIN)
     assert finding.changes == (ChangeKind.REGRESSION,)
+    assert (first.first_run, first.level_run, second.first_run, second.baseline_run) == (2, 2, 3, 2)  # kept binaries
     assert night(8e-4, SLOWER) == FindingUpdates(seen=(1,))
     assert steps(story) == [(1, 1, 2, None), (2, 2, 4, None)]
     assert kinds(story) == [EventKind.RAISED, EventKind.STEP]
 
 
-def test_other_code_of_the_same_speed_is_no_step(story, night):
-    night(1e-4)
-    night(2e-4, SLOW)
+def test_other_code_of_the_same_speed_is_no_step(story, night, slowed):
     assert night(2.002e-4, SLOWER) == FindingUpdates(seen=(1,))
     assert steps(story) == [(1, 1, 3, None)]
 
 
-def test_a_step_that_pairs_clear_is_none(story, night):
-    night(1e-4)
-    night(2e-4, SLOW)
+def test_a_step_that_pairs_clear_is_none(story, night, slowed):
     assert night(3e-4, SLOWER, cause=Cause.NOISE).stepped == ()
     assert steps(story) == [(1, 1, 2, None)]  # its row keeps the level that it had
 
@@ -114,11 +118,9 @@ def test_the_next_step_is_measured_from_the_fastest_level_since_the_last(story, 
     assert steps(story) == [(1, 1, 3, None), (2, 3, 4, None)]
 
 
-def test_a_new_driver_that_slows_unchanged_code_is_no_step(story, night):
-    night(1e-4)
-    night(2e-4, SLOW)
-    assert night(2.5e-4, SLOW, driver="590.1", cause=None).stepped == ()
-    assert night(2.5e-4, SLOW, driver="590.1", cause=None).stepped == ()
+def test_a_new_driver_that_slows_unchanged_code_is_no_step(story, night, slowed):
+    for _ in range(2):
+        assert night(2.5e-4, SLOW, driver="590.1", cause=None).stepped == ()
     assert len(steps(story)) == 1
 
 
@@ -144,24 +146,16 @@ def test_code_that_slows_a_case_of_a_slow_gpu_is_a_finding_of_its_own(story, nig
     assert story.store.findings.get(2).state is FindingState.OPEN
 
 
-def test_an_ignored_series_has_no_further_steps(story, night):
-    night(1e-4)
-    night(2e-4, SLOW)
+def test_an_ignored_series_has_no_further_steps(story, night, slowed):
     story.store.findings.set_state(1, FindingState.IGNORED)
     assert night(8e-4, SLOWER).stepped == ()
 
 
-def test_accepting_the_first_step_leaves_the_second(story, night):
-    night(1e-4, commit="aaaaaaaaaa")
-    night(2e-4, SLOW, commit="bbbbbbbbbb")
-    night(8e-4, SLOWER, commit="cccccccccc")
+def test_accepting_the_first_step_leaves_the_second(story, night, stepped):
     accepted = story.store.findings.set_state(1, FindingState.ACCEPTED, reason="wanted", by="ann", step=1)
     (left,) = story.store.findings.active()
-    assert (accepted.id, accepted.root_cause, [moved.step for moved in accepted.moved]) == (
-        2,
-        "aaaaaaaaa..bbbbbbbbb",
-        [1],
-    )
+    assert (accepted.id, accepted.root_cause) == (2, "aaaaaaaaa..bbbbbbbbb")
+    assert [moved.step for moved in accepted.moved] == [1]
     assert (left.id, left.root_cause, left.first_run) == (1, "bbbbbbbbb..ccccccccc", 3)
     assert left.evidence.startswith("step 2, bbbbbbbbb..ccccccccc: transpose/tiled")
     assert night(8e-4, SLOWER) == FindingUpdates(seen=(1,))
@@ -170,19 +164,13 @@ def test_accepting_the_first_step_leaves_the_second(story, night):
     assert night(2e-4, SLOW).resolved == (1,)
 
 
-def test_both_sides_of_every_step_are_kept(story, night):
-    night(1e-4)
-    night(2e-4, SLOW)
-    night(8e-4, SLOWER)
-    (first, second) = story.store.findings.get(1).moved
-    assert (first.first_run, first.level_run, second.first_run, second.baseline_run) == (2, 2, 3, 2)
-
-
 # --- two nights that agree -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cause", [None, Cause.UNCONFIRMED])
-def test_an_unconfirmed_change_is_a_finding_in_the_second_night(story, night, cause):
+def test_an_unconfirmed_change_is_a_finding_in_the_second_night_until_a_confirmation_names_its_cause(
+    story, night, cause
+):
     night(1e-4, commit="aaaaaaaaaa")
     assert night(2e-4, SLOW, cause=cause, commit="bbbbbbbbbb") == FindingUpdates()
     assert night(2e-4, SLOW, cause=cause, commit="cccccccccc").raised == (1,)
@@ -191,12 +179,6 @@ def test_an_unconfirmed_change_is_a_finding_in_the_second_night(story, night, ca
     assert finding.evidence.endswith(f"against run 1 in runs 2 and 3, unconfirmed: {why}")
     assert (finding.cause, finding.root_cause) == (Cause.UNCONFIRMED, "aaaaaaaaa..bbbbbbbbb")
     assert night(2e-4, SLOW, cause=cause).raised == ()
-
-
-def test_a_later_confirmation_names_the_cause_of_the_same_finding(story, night):
-    night(1e-4, commit="aaaaaaaaaa")
-    night(2e-4, SLOW, cause=None, commit="bbbbbbbbbb")
-    night(2e-4, SLOW, cause=None, commit="cccccccccc")
     assert night(2e-4, SLOW, commit="dddddddddd") == FindingUpdates(seen=(1,))
     (finding,) = story.store.findings.active()
     assert (finding.cause, finding.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
@@ -240,10 +222,7 @@ def test_a_lucky_baseline_makes_no_finding_of_every_later_night(night):
     assert [night(1.1e-4, SLOW, cause=None).raised for _ in range(4)] == [()] * 4
 
 
-def test_a_step_whose_run_is_excluded_comes_back_in_the_next_night(story, night):
-    night(1e-4)
-    night(2e-4, SLOW)
-    night(8e-4, SLOWER)
+def test_a_step_whose_run_is_excluded_comes_back_in_the_next_night(story, night, stepped):
     exclude(story.store, 3, (), reason="the GPU was shared")
     assert steps(story) == [(1, 1, 2, None), (2, 2, 3, 3)]
     assert night(8e-4, SLOWER).stepped == (1,)

@@ -21,6 +21,7 @@ from perfsvc.store.schema import kept_columns
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.tables import Measurements
+from tests.unit.store.conftest import ON_BOTH, QUIET
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +38,6 @@ def read(monkeypatch):
     runs, original = [], histories._read_runs
     monkeypatch.setattr(histories, "_read_runs", lambda database, of: runs.append(of) or original(database, of))
     return runs
-
-
-on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
-"""Marks a test of files, which is the same on every database."""
 
 
 def plain(of):
@@ -80,6 +77,7 @@ def measured(story, **given):
     return run
 
 
+@ON_BOTH
 def test_a_later_process_reads_only_new_runs(story, store, place, read):
     runs = [measured(story) for _ in range(3)]
     assert is_fresh(store)
@@ -118,6 +116,7 @@ def test_a_running_run_is_not_kept(story, store, cache):
     assert list(cache.iterdir())
 
 
+@ON_BOTH
 @pytest.mark.parametrize(
     "change", ["resumed", "measured without being resumed", "excluded", "case excluded", "renamed"]
 )
@@ -145,6 +144,7 @@ def test_a_changed_run_is_read_anew(story, store, change):
     assert everything(store) != before
 
 
+@ON_BOTH
 def test_a_deleted_run_is_gone_and_its_ids_may_be_used_again(story, store):
     runs = [measured(story) for _ in range(2)]
     assert is_fresh(store)
@@ -188,70 +188,35 @@ def test_damaged_samples_are_reported_each_time(story, store, caplog):
     assert [len(replica) for replica in store.series.levels(run)[story.series(story.tiled)].replicas] == [3, 1]
 
 
-@pytest.mark.parametrize(("column", "damaged"), [("samples", b"damaged"), ("status", "odd"), ("precision", "odd")])
-def test_what_was_damaged_is_read_anew_after_a_repair(story, store, column, damaged, cache):
+DAMAGED = {
+    "measurements.samples": b"damaged",
+    "measurements.status": "odd",
+    "measurements.precision": "odd",
+    "measurements.median_s": "odd",
+    "measurements.high_s": "odd",
+    "measurements.max_error": "odd",
+    "measurements.environment_id": "odd",
+    "measurements.link_bytes": "odd",
+    "metrics.value": "odd",
+}
+
+
+def test_what_was_damaged_is_read_anew_after_a_repair(story, store, place, cache):
     measured(story)
     before = everything(store)
-    for file in cache.iterdir():
-        file.unlink()
-    with store.database.reading() as connection:
-        whole = connection.scalar(select(getattr(Measurements, column)).where(Measurements.replica == 1))
-
-    def write(value):
-        with store.database.writing() as connection:
-            connection.execute(update(Measurements).where(Measurements.replica == 1).values({column: value}))
-
-    write(damaged)
-    assert everything(store) != before
-    write(whole)
-    assert is_fresh(store)
-    assert everything(store) == before
+    for named, damage in DAMAGED.items():
+        table, column = named.split(".")
+        shutil.rmtree(cache)
+        key = "measurement_id || name" if table == "metrics" else "id"
+        (row, whole), *_ = story.execute(f"SELECT {key}, {column} FROM {table}")  # noqa: S608 - our own names
+        for value in (damage, whole):
+            with closing(sqlite3.connect(place)) as connection, connection:  # without our check of references
+                connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (value, row))  # noqa: S608
+            assert (everything(store) == before) is (value == whole), named
+        assert is_fresh(store), named
 
 
-@on_sqlite
-@pytest.mark.parametrize(
-    "named",
-    [
-        "measurements.median_s",
-        "measurements.high_s",
-        "measurements.max_error",
-        "measurements.environment_id",
-        "measurements.link_bytes",
-        "metrics.value",
-    ],
-)
-def test_a_damaged_number_is_read_anew_after_a_repair(story, store, place, named, cache):
-    table, column = named.split(".")
-    measured(story)
-    before = everything(store)
-    shutil.rmtree(cache)
-    key = "measurement_id || name" if table == "metrics" else "id"
-    (row, whole), *_ = story.execute(f"SELECT {key}, {column} FROM {table}")  # noqa: S608 - our own names
-
-    def write(value):
-        with closing(sqlite3.connect(place)) as connection, connection:  # without our check of references
-            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (value, row))  # noqa: S608
-
-    write("odd")
-    assert everything(store) != before
-    write(whole)
-    assert is_fresh(store)
-    assert everything(store) == before
-
-
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, stage, total):
-        pass
-
-    def step(self, what):
-        pass
-
-    def report(self, line):
-        pass
-
-
+@ON_BOTH
 def test_what_a_sync_adds_to_a_run_is_read(story, store, place, new_database, new_story):
     first = measured(story)
     target = new_database(False)
@@ -259,7 +224,7 @@ def test_what_a_sync_adds_to_a_run_is_read(story, store, place, new_database, ne
         other = new_story(copy)
         measured(other)
         assert is_fresh(copy)
-        sync(place, target, Quiet())
+        sync(place, target, QUIET)
         assert is_fresh(copy)
         before = everything(copy)
         # The target changes the run later than the source, so that a sync does not copy the end of the run again.
@@ -267,21 +232,18 @@ def test_what_a_sync_adds_to_a_run_is_read(story, store, place, new_database, ne
         in_target = copy.runs.of_uid(store.runs.uid(first))
         copy.exclusions.exclude(in_target, [story.naive], reason="a hot GPU", by="me")
         ended = copy.runs.get(in_target).finished
-        sync(place, target, Quiet())
+        sync(place, target, QUIET)
         assert copy.runs.get(in_target).finished == ended
         assert is_fresh(copy)
         assert everything(copy) != before
         assert is_fresh(store)
 
 
-SWAPPED = {
-    "case": ("variant", "point"),
-    "device": ("uuid",),
-    "environment": ("driver",),
-}
+SWAPPED = {"case": ("variant", "point"), "device": ("uuid",), "environment": ("driver",)}
 """What gives a row of a table another meaning, by the table."""
 
 
+@ON_BOTH
 @pytest.mark.parametrize("table", SWAPPED)
 def test_a_database_with_the_same_run_under_other_ids_has_its_own_columns(story, store, table):
     """A database may take the place of another: then a run may be the same, and the ids of its cases others."""
@@ -325,27 +287,6 @@ def test_a_run_that_changes_while_it_is_read_is_not_kept(story, store, monkeypat
     assert is_fresh(store)
 
 
-DAMAGE = {
-    "truncated": lambda content: content[:-9],
-    "empty": lambda content: b"",
-    "cut in the head": lambda content: content[:5],
-    "flipped": lambda content: content[:-20] + bytes([content[-20] ^ 1]) + content[-19:],
-    "foreign": lambda content: b"nothing of perfsvc" * 100,
-}
-
-
-@on_sqlite
-def test_a_damaged_file_is_replaced(story, store, cache):
-    measured(story)
-    assert is_fresh(store)
-    whole = {file: file.read_bytes() for file in cache.iterdir()}
-    for damage in DAMAGE.values():
-        for file, content in whole.items():
-            file.write_bytes(damage(content))
-        assert is_fresh(store)
-        assert {file: file.read_bytes() for file in cache.iterdir()} == whole
-
-
 def with_head(content, head):
     """The content of a file with another header and the right checksum."""
     _, length = kept_columns._HEAD.unpack_from(content)
@@ -362,6 +303,11 @@ def changed(content, **fields):
 
 
 FORGED = {
+    "truncated": lambda content: content[:-9],
+    "empty": lambda content: b"",
+    "cut in the head": lambda content: content[:5],
+    "flipped": lambda content: content[:-20] + bytes([content[-20] ^ 1]) + content[-19:],
+    "foreign": lambda content: b"nothing of perfsvc" * 100,
     "no text": lambda content: with_head(content, b"\xff\xfe{"),
     "a list": lambda content: with_head(content, b"[]"),
     "a number": lambda content: with_head(content, b"5"),
@@ -378,28 +324,20 @@ FORGED = {
 }
 
 
-@on_sqlite
-@pytest.mark.parametrize("forgery", FORGED)
-def test_a_forged_file_is_replaced(story, store, cache, forgery):
+def test_files_are_private_and_a_damaged_or_forged_one_is_replaced(story, store, cache):
     measured(story)
     assert is_fresh(store)
     whole = {file: file.read_bytes() for file in cache.iterdir()}
-    for file, content in whole.items():
-        file.write_bytes(FORGED[forgery](content))
-    assert is_fresh(store)
-    assert {file: file.read_bytes() for file in cache.iterdir()} == whole
-
-
-@on_sqlite
-def test_files_are_private(story, store, cache):
-    measured(story)
-    assert is_fresh(store)
-    assert len(list(cache.iterdir())) == 4  # of one run
+    assert len(whole) == 4  # of one run
     assert cache.stat().st_mode & 0o777 == 0o700
-    assert {file.stat().st_mode & 0o777 for file in cache.iterdir()} == {0o600}
+    assert {file.stat().st_mode & 0o777 for file in whole} == {0o600}
+    for name, change in FORGED.items():
+        for file, content in whole.items():
+            file.write_bytes(change(content))
+        fresh = is_fresh(store)
+        assert (fresh, {file: file.read_bytes() for file in cache.iterdir()}) == (True, whole), name
 
 
-@on_sqlite
 @pytest.mark.parametrize("obstacle", ["a file", "a link", "a folder of others", "a full disk"])
 def test_without_files_all_is_read_from_the_database(story, store, cache, request, obstacle):
     measured(story)
@@ -418,7 +356,6 @@ def test_without_files_all_is_read_from_the_database(story, store, cache, reques
     assert not (cache.is_dir() and list(cache.iterdir()))
 
 
-@on_sqlite
 def test_a_link_in_place_of_a_file_is_not_followed(story, store, cache, tmp_path):
     measured(story)
     assert is_fresh(store)
@@ -432,7 +369,6 @@ def test_a_link_in_place_of_a_file_is_not_followed(story, store, cache, tmp_path
         assert not file.is_symlink()
 
 
-@on_sqlite
 def test_files_that_were_not_used_for_longest_are_removed(story, store, cache, monkeypatch):
     runs = [measured(story) for _ in range(4)]
     store.series.histories(runs)
@@ -449,7 +385,6 @@ def test_files_that_were_not_used_for_longest_are_removed(story, store, cache, m
     assert is_fresh(store)
 
 
-@on_sqlite
 def test_other_queries_have_other_files(story, store, cache, monkeypatch):
     run = measured(story)
     store.series.histories([run])
@@ -468,7 +403,6 @@ def test_a_database_in_memory_has_no_files(new_story, cache):
     assert not cache.exists()
 
 
-@on_sqlite
 def test_another_file_at_the_same_path_is_another_database(story, store, place):
     run = measured(story)
     assert is_fresh(store)

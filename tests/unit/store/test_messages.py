@@ -1,14 +1,14 @@
 """Messages: one per night, delivered to each target by that night or a later one."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import select
 
-from perfsvc.model import Cause, ChangeKind, Direction, EventKind, MessageText, Suspect, Verdict
+from perfsvc.model import EventKind, MessageText
 from perfsvc.store import RunState
 from perfsvc.store.schema.night_tables import Deliveries
+from tests.unit.store.conftest import ON_BOTH, suspect
 
 STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
 
@@ -52,48 +52,27 @@ def deliveries(store):
         return connection.execute(select(Deliveries).order_by(Deliveries.message_id, Deliveries.target)).all()
 
 
-def test_a_night_without_a_message_has_nothing_to_deliver(store, begin):
-    night = begin()
-    assert store.messages.of_night(night) == []
-    assert deliveries(store) == store.messages.undelivered(night) == []
-
-
-def test_a_message_is_read_as_it_was_stored_with_its_own_key(store, begin, put):
+@ON_BOTH
+def test_a_message_is_stored_once_with_its_own_key_for_all_targets_with_its_text(store, begin, put):
     first, second = begin(), begin(1)
-    (message,) = put(first)
-    assert store.messages.of_night(first) == [message]
-    assert (message.title, message.body) == ("a title", "a body\nof two lines")
-    assert message.key.startswith("perfsvc-")
-    assert put(second)[0].key != message.key
-
-
-def test_the_messages_of_a_night_are_stored_once(store, begin, put):
-    night = begin()
-    first = put(night, ("team", "me"))
-    assert put(night, ("team", "others"), title="another title") == first
-    assert [delivery.target for delivery in deliveries(store)] == ["me", "team"]
-
-
-def test_targets_with_the_same_text_share_a_message(store, begin):
-    night = begin()
-    slow, failed = MessageText("slower", "by 5 %"), MessageText("failed", "a case")
-    messages = store.messages.put(night, {"team": slow, "me": failed, "ops": slow})
-    assert {(message.title, message.body) for message in messages} == {("slower", "by 5 %"), ("failed", "a case")}
-    received = {delivery.target: delivery.message.title for delivery in store.messages.undelivered(night)}
+    assert store.messages.of_night(first) == deliveries(store) == store.messages.undelivered(first) == []
+    assert put(first, ()) == store.messages.of_night(first) == store.messages.undelivered(first) == []
+    slow, failed = MessageText("slower", "by 5 %\non two lines"), MessageText("failed", "a case")
+    messages = store.messages.put(first, {"team": slow, "me": failed, "ops": slow})
+    assert store.messages.of_night(first) == messages
+    texts = {(message.title, message.body) for message in messages}
+    assert texts == {("slower", "by 5 %\non two lines"), ("failed", "a case")}
+    received = {delivery.target: delivery.message.title for delivery in store.messages.undelivered(first)}
     assert received == {"team": "slower", "me": "failed", "ops": "slower"}
-    assert len({message.key for message in messages}) == 2
-
-
-def test_a_night_without_targets_stores_no_message(store, begin, put):
-    night = begin()
-    assert put(night, ()) == store.messages.of_night(night) == store.messages.undelivered(night) == []
+    assert put(first, ("team", "others"), title="another title") == messages
+    assert [delivery.target for delivery in deliveries(store)] == ["me", "ops", "team"]
+    keys = {message.key for message in (*messages, *put(second))}
+    assert len(keys) == 3
+    assert all(key.startswith("perfsvc-") for key in keys)
 
 
 def test_a_reminder_is_an_event_of_its_finding_stored_once_with_the_messages(store, story, begin):
-    suspect = Suspect(story.judgement(story.tiled, Verdict.REGRESSION), ChangeKind.REGRESSION, Direction.SLOWER)
-    (finding,) = story.raise_finding(
-        story.run(), [replace(suspect, judgement=replace(suspect.judgement, cause=Cause.KERNEL))]
-    )
+    (finding,) = story.raise_finding(story.run(), [suspect(story.series(story.tiled))])
     night = begin()
     for _ in range(2):
         store.messages.put(night, {"team": MessageText("a title", "a body")}, reminded=[finding], now=STARTED)
@@ -122,34 +101,14 @@ def test_attempts_are_counted_until_the_message_is_delivered(store, begin, put):
     assert delivered.sent_at.tzinfo is UTC
 
 
-def test_undelivered_messages_of_earlier_nights_come_oldest_first(store, begin, put):
+def test_a_later_night_of_the_suite_delivers_for_nights_that_ended_or_whose_host_is_gone(store, begin, put):
     nights = [begin(day) for day in range(3)]
-    for night in nights[:2]:
+    for night in nights:
         put(night)
-        store.nights.end(night, RunState.FINISHED, 0)
-    put(nights[2])
-    assert [delivery.night for delivery in store.messages.undelivered(nights[2])] == nights
-
-
-def test_a_running_night_delivers_its_own_message(store, begin, put):
-    running, here = begin(0), begin(0)
-    put(running)
-    assert store.messages.undelivered(here) == []
-    store.nights.end(running, RunState.INTERRUPTED, None)
-    assert [delivery.night for delivery in store.messages.undelivered(here)] == [running]
-
-
-def test_a_later_night_delivers_for_a_night_whose_host_is_gone(store, begin, put):
-    gone = begin(0)
-    put(gone)
-    assert [delivery.night for delivery in store.messages.undelivered(begin(2))] == [gone]
-
-
-def test_messages_of_another_suite_are_not_delivered(store, begin, put):
-    night = begin()
-    put(night)
-    store.nights.end(night, RunState.FINISHED, 0)
-    assert store.messages.undelivered(begin(1, suite="others")) == []
+    assert store.messages.undelivered(begin()) == []  # the first night still runs, and delivers its own
+    store.nights.end(nights[1], RunState.FINISHED, 0)
+    assert [delivery.night for delivery in store.messages.undelivered(nights[2])] == nights  # oldest first
+    assert store.messages.undelivered(begin(3, suite="others")) == []
 
 
 def test_messages_are_deleted_with_their_night(store, story, begin, put):

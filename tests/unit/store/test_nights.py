@@ -11,6 +11,7 @@ import pytest
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import Status
 from perfsvc.store import RunState, StageRow, StageState, Store
+from tests.unit.store.conftest import ON_BOTH
 
 HOST = platform.node()
 STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
@@ -32,66 +33,49 @@ def kill(story, night, process=UNUSED_PID):
     story.execute("UPDATE nights SET pid = :pid, process_start = '' WHERE id = :night", pid=process, night=night)
 
 
-def test_a_night_is_read_as_it_was_begun(store, begin):
-    night = store.nights.get(begin())
+@ON_BOTH
+def test_a_night_is_read_as_it_was_stored(store, begin):
+    number = begin()
+    night = store.nights.get(number)
     assert (night.state, night.started, night.finished) == (RunState.RUNNING, STARTED, None)
     assert (night.host, night.pid, night.suite, night.command_line) == (HOST, os.getpid(), "kernels", "perfsvc nightly")
     assert night.settings == {"run": {"replicas": 3}}
     assert (night.run, night.commit, night.suite_digest, night.exit_code, night.stages) == (None, "", "", None, ())
     assert store.nights.list() == [night]
-
-
-def test_the_end_of_a_night_is_stored_with_its_exit_code(store, begin):
-    number = begin()
-    store.nights.end(number, RunState.FINISHED, 1)
-    night = store.nights.get(number)
-    assert (night.state, night.exit_code) == (RunState.FINISHED, 1)
-    assert night.finished.tzinfo is UTC
-
-
-def test_a_night_stores_its_suite_revision(store, begin):
-    number = begin()
-    store.nights.put_revision(number, commit="abc", dirty=True, digest="aa")
-    night = store.nights.get(number)
-    assert (night.commit, night.dirty, night.suite_digest) == ("abc", True, "aa")
-
-
-def test_stages_are_ordered_and_a_stage_replaces_its_earlier_state(store, begin):
-    number = begin()
     doctor = StageRow("doctor", 2, StageState.FAILED, STARTED, 0.5, "no driver", "install one", 5)
     lock = StageRow("lock", 0, StageState.DONE, STARTED, 0.0, "taken")
     for stage in (StageRow("doctor", 2, StageState.RUNNING, STARTED), lock, doctor):
         store.nights.put_stage(number, stage)
-    assert store.nights.get(number).stages == (lock, doctor)
+    store.nights.put_revision(number, commit="abc", dirty=True, digest="aa")
+    store.nights.end(number, RunState.FINISHED, 1)
+    night = store.nights.get(number)
+    assert (night.state, night.exit_code) == (RunState.FINISHED, 1)
+    assert night.finished.tzinfo is UTC
+    assert (night.commit, night.dirty, night.suite_digest) == ("abc", True, "aa")
+    assert night.stages == (lock, doctor)  # in their order, each in its last state
 
 
-def test_a_damaged_exit_code_of_a_stage_is_not_that_of_success(place):
-    """Only SQLite stores a text in a column of numbers."""
-    if "://" in str(place):
-        pytest.skip("about SQLite")
-    with Store.open(place) as store:
-        night = store.nights.begin(
-            host=HOST, started=STARTED, suite="kernels", command_line="perfsvc nightly", settings={}
-        )
-        store.nights.put_stage(night, StageRow("report", 6, StageState.DONE, STARTED, 1.0, "written", exit_code=1))
-        with store.database.writing() as connection:
-            connection.exec_driver_sql("UPDATE stages SET exit_code = 'odd'")
-        (stage,) = store.nights.get(night).stages
-        assert stage.exit_code == DatabaseError.exit_code
+def test_a_damaged_exit_code_of_a_stage_is_not_that_of_success(store, begin):
+    night = begin()
+    store.nights.put_stage(night, StageRow("report", 6, StageState.DONE, STARTED, 1.0, "written", exit_code=1))
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE stages SET exit_code = 'odd'")
+    (stage,) = store.nights.get(night).stages
+    assert stage.exit_code == DatabaseError.exit_code
 
 
-def test_a_night_knows_its_run_as_soon_as_it_begins(story, begin):
+def test_a_night_knows_its_run_as_soon_as_it_begins_and_an_unknown_night_is_an_error(story, begin):
     number = begin()
     run = story.store.runs.begin(story.provenance(), night=number)
     assert story.store.nights.get(number).run == run
     story.execute("DELETE FROM runs")
     assert story.store.nights.get(number).run is None
-
-
-def test_a_run_of_an_unknown_night_is_not_stored(story):
     with pytest.raises(NotMeasuredError, match="there is no night 7"):
         story.store.runs.begin(story.provenance(), night=7)
     assert story.store.runs.list() == []
+    for ask in (story.store.nights.get, story.store.nights.resume):
+        with pytest.raises(NotMeasuredError, match="there is no night 7"):
+            ask(7)
 
 
 def test_beginning_a_night_interrupts_the_dead_nights_of_the_host(story, begin):
@@ -103,39 +87,23 @@ def test_beginning_a_night_interrupts_the_dead_nights_of_the_host(story, begin):
     assert states == [RunState.INTERRUPTED, RunState.RUNNING, RunState.RUNNING]
 
 
-def test_a_running_night_differs_from_one_that_died(story, begin):
+def test_a_night_that_died_can_be_resumed_by_this_process_and_a_running_one_cannot(story, begin):
+    nights = story.store.nights
     number = begin()
-    assert story.store.nights.running(HOST).id == number
-    assert story.store.nights.running("another") is None
-    assert story.store.nights.unfinished(HOST) is None
+    assert nights.running(HOST).id == number
+    assert nights.running("another") is None
+    assert nights.unfinished(HOST) is None
     kill(story, number)
-    assert story.store.nights.running(HOST) is None
-    assert story.store.nights.unfinished(HOST).id == number
-
-
-def test_only_the_newest_night_can_be_resumed(store, begin):
-    store.nights.end(begin(), RunState.INTERRUPTED, None)
-    number = begin()
-    store.nights.end(number, RunState.INTERRUPTED, None)
-    assert store.nights.unfinished(HOST).id == number
-    store.nights.end(begin(), RunState.FINISHED, 0)
-    assert store.nights.unfinished(HOST) is None
-    assert store.nights.unfinished("another") is None
-
-
-def test_a_resumed_night_belongs_to_this_process(story, begin):
-    number = begin()
-    kill(story, number)
-    story.store.nights.end(number, RunState.INTERRUPTED, None)
-    story.store.nights.resume(number)
-    night = story.store.nights.get(number)
+    assert nights.running(HOST) is None
+    assert nights.unfinished(HOST).id == number
+    nights.end(number, RunState.INTERRUPTED, None)
+    assert nights.unfinished(HOST).id == number
+    nights.resume(number)
+    night = nights.get(number)
     assert (night.state, night.finished, night.pid) == (RunState.RUNNING, None, os.getpid())
-
-
-def test_an_unknown_night_is_an_error(store):
-    for ask in (store.nights.get, store.nights.resume):
-        with pytest.raises(NotMeasuredError, match="there is no night 7"):
-            ask(7)
+    nights.end(number, RunState.INTERRUPTED, None)
+    nights.end(begin(), RunState.FINISHED, 0)
+    assert nights.unfinished(HOST) is None  # only the newest can be resumed
 
 
 def test_a_resumed_run_is_running_and_has_its_measurements(story):
@@ -147,15 +115,8 @@ def test_a_resumed_run_is_running_and_has_its_measurements(story):
     row = story.store.runs.get(run)
     assert (row.state, row.finished) == (RunState.RUNNING, None)
     stored = [
-        (
-            measurement.case.id,
-            measurement.device,
-            measurement.replica,
-            measurement.status,
-            measurement.reason,
-            measurement.samples_s,
-        )
-        for measurement in story.store.measurements.of_run(run)
+        (each.case.id, each.device, each.replica, each.status, each.reason, each.samples_s)
+        for each in story.store.measurements.of_run(run)
     ]
     assert stored == [
         (story.tiled.id, "GPU-1", 0, Status.OK, "", (0.5, 0.25)),
@@ -166,12 +127,10 @@ def test_a_resumed_run_is_running_and_has_its_measurements(story):
         story.store.runs.resume(run + 1)
 
 
-def test_one_connection_holds_the_lock_of_a_hosts_nights(place):
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_one_connection_holds_the_lock_of_a_hosts_nights_until_it_ends(place, kind):
     with Store.open(place) as first, Store.open(place) as second:
         lock, other = first.nights.lock("box"), second.nights.lock("box")
-        if first.file:
-            assert lock is other is None
-            return
         assert lock.take()
         assert lock.take()
         assert not other.take()
@@ -181,24 +140,19 @@ def test_one_connection_holds_the_lock_of_a_hosts_nights(place):
         lock.release()
         assert other.take()
         other.release()
-
-
-def test_the_lock_of_nights_ends_with_its_connection(place):
-    with Store.open(place) as first, Store.open(place) as second:
-        if first.file:
-            return
-        lock, other = first.nights.lock("box"), second.nights.lock("box")
         assert lock.take()
         with second.database.writing() as connection:
-            ends = (
-                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
-            )
-            connection.exec_driver_sql(ends)
+            ends = "SELECT pg_terminate_backend(pid) FROM pg_locks"
+            connection.exec_driver_sql(f"{ends} WHERE locktype = 'advisory' AND pid <> pg_backend_pid()")
         until = time.monotonic() + 10
         while not other.take():
             assert time.monotonic() < until
         other.release()
         lock.release()
+
+
+def test_nights_of_a_file_need_no_lock(store):
+    assert store.nights.lock("box") is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has PID namespaces")

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from sqlalchemy import event, select
 
 from perfsvc.model import Kind, ReplayRecord, digest
@@ -11,6 +10,7 @@ from perfsvc.store import CaseCode, RunState
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.tables import Cases
 from perfsvc.store.series import segment_starts
+from tests.unit.store.conftest import BENCH
 
 GROWING = ("measurements", "metrics", "noise", "verdicts")
 """The tables that grow with every night."""
@@ -71,15 +71,13 @@ NIGHTLY = {
 }
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
-@pytest.mark.parametrize("name", NIGHTLY)
-def test_a_query_of_each_night_scans_no_table_that_grows(story, name):
+def test_no_query_of_each_night_scans_a_table_that_grows(story):
     runs = [story.run(story.tiled, story.naive) for _ in range(3)]
     series = list(story.store.series.levels(runs[-1]))
-    assert scans(story.store, lambda: NIGHTLY[name](story, runs[-1], series)) == []
+    scanned = {name: scans(story.store, lambda ask=ask: ask(story, runs[-1], series)) for name, ask in NIGHTLY.items()}
+    assert {name: steps for name, steps in scanned.items() if steps} == {}
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_new_case_in_a_new_environment_does_not_scan_the_history(story):
     for _ in range(3):
         story.run(story.naive)
@@ -89,15 +87,13 @@ def test_a_new_case_in_a_new_environment_does_not_scan_the_history(story):
     assert scans(story.store, lambda: story.store.baselines.get(series, run)) == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 def test_stored_binaries_are_found_with_one_query(story):
-    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"code"),), digest(b"# bench.py"), seed=0)
-    codes = [CaseCode(replace(record, seed=seed), {digest(b"code"): b"code"}, b"# bench.py", {}) for seed in range(30)]
+    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"code"),), digest(BENCH), seed=0)
+    codes = [CaseCode(replace(record, seed=seed), {digest(b"code"): b"code"}, BENCH, {}) for seed in range(30)]
     ids = story.store.binaries.put(codes)
     statements = []
     event.listen(story.store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
-    found = story.store.binaries.put(codes)
-    assert found == ids
+    assert story.store.binaries.put(codes) == ids
     assert len([text for text in statements if "FROM binaries" in text]) == 1
 
 
@@ -117,7 +113,6 @@ def effort(store, work):
     return len(counted)
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 def test_the_environment_before_a_run_is_found_as_quickly_after_many_nights(story):
     cases, efforts = {story.tiled, story.naive}, []
     for nights in (5, 40):
@@ -127,19 +122,20 @@ def test_the_environment_before_a_run_is_found_as_quickly_after_many_nights(stor
     assert 0 < efforts[1] < 1.5 * efforts[0]
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_the_measurements_of_runs_are_counted_in_indices_alone(story):
-    for _ in range(3):
-        story.run(story.tiled, story.naive)
-    steps = [step for step in steps_of(story.store, story.store.runs.list) if "measurements" in step]
-    assert len(steps) == 2
-    assert all("USING COVERING INDEX" in step for step in steps)
+def test_measurements_samples_and_events_are_found_in_indices_alone(story):
+    runs = [story.run(story.tiled, story.naive) for _ in range(3)]
+    store = story.store
+    counts = [step for step in steps_of(store, store.runs.list) if "measurements" in step]
+    assert len(counts) == 2
+    assert all("USING COVERING INDEX" in step for step in counts)
+    samples = [step for step in steps_of(store, store.retention.prunable) if "measurements" in step]
+    assert samples == ["SCAN measurements USING INDEX ix_measurements_with_samples"]
+    (events,) = [step for step in steps_of(store, lambda: store.verdicts.events(runs)) if "verdicts" in step]
+    assert "USING INDEX ix_verdicts_events" in events
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 def test_pruning_looks_only_at_old_measurements_that_still_have_samples(story):
-    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"code"),), digest(b"# bench.py"), seed=7)
-    binary = story.put_binary(record, {digest(b"code"): b"code"}, b"# bench.py", {})
+    binary = story.binary(story.tiled)
     began = datetime(2025, 1, 1, tzinfo=UTC)
     for number in range(4):
         environment = replace(story.environment, driver="999" if number > 1 else "580.1")
@@ -156,18 +152,3 @@ def test_pruning_looks_only_at_old_measurements_that_still_have_samples(story):
     # Accepting verdicts are few, and their index has no others.
     assert set(scans(story.store, prune)) == {"SCAN verdicts USING INDEX ix_verdicts_accepted"}
     assert removed == [1]
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_samples_are_counted_in_their_index(story):
-    story.run(story.tiled, story.naive)
-    steps = [step for step in steps_of(story.store, story.store.retention.prunable) if "measurements" in step]
-    assert steps == ["SCAN measurements USING INDEX ix_measurements_with_samples"]
-
-
-@pytest.mark.parametrize("kind", ["sqlite"])
-def test_events_are_found_by_their_own_index(story):
-    runs = [story.run(story.tiled, story.naive) for _ in range(3)]
-    steps = [step for step in steps_of(story.store, lambda: story.store.verdicts.events(runs)) if "verdicts" in step]
-    assert len(steps) == 1
-    assert "USING INDEX ix_verdicts_events" in steps[0]

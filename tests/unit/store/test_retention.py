@@ -10,27 +10,16 @@ import pytest
 from perfsvc.config.settings import RetentionSettings
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import (
-    Array,
-    Buffer,
     Cause,
-    ChangeKind,
     Confirmation,
     Direction,
     Environment,
     FindingState,
-    Judgement,
-    Kind,
-    Memset,
     Profile,
     ProfileResult,
-    ReplayRecord,
-    Role,
     Status,
-    Suspect,
     Verdict,
-    digest,
 )
-from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import LOG
@@ -38,26 +27,12 @@ from perfsvc.service.nightly.retention import prune as prune_store
 from perfsvc.store import RunState, Store, retention
 from perfsvc.store.keeping.backup import vacuum
 from perfsvc.store.retention import Removed
+from tests.unit.store.conftest import BENCH, ON_BOTH, suspect
 
 DAY = timedelta(days=1)
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 AFTER = BEGAN + 400 * DAY
 SHORT = RetentionSettings(**dict.fromkeys(RetentionSettings.model_fields, 1.0))
-BENCH = b"import perfsvc.suite\n"
-
-
-def binary_of(story, code):
-    """Store a binary with this code and return its id."""
-    record = ReplayRecord(
-        story.tiled,
-        Kind.KERNEL,
-        (Buffer(Array("out", "float32", (4,)), Role.OUTPUT),),
-        (Memset("out", 0),),
-        (digest(code),),
-        digest(BENCH),
-        7,
-    )
-    return story.put_binary(record, {digest(code): code}, BENCH, {})
 
 
 def night(story, number, *cases, scope="all", **given):
@@ -82,23 +57,29 @@ def both(runs):
     return {"tiled": runs, "naive": runs}
 
 
-def test_nothing_is_removed_if_everything_is_kept_for_ever(story):
-    runs = [night(story, number) for number in range(3)]
-    pruned = prune(story.store, RetentionSettings())
-    assert (pruned.samples.count, pruned.nights, pruned.size_bytes) == (0, (), 0)
-    assert with_samples(story)["tiled"] == runs
-
-
-def test_samples_are_removed_and_levels_stay(story):
-    runs = [night(story, number) for number in range(4)]
+@ON_BOTH
+def test_samples_are_removed_and_levels_stay(story, monkeypatch):
+    runs = [night(story, number) for number in range(9)]
+    story.execute("UPDATE measurements SET batches = samples")
+    for kept in (RetentionSettings(), RetentionSettings(samples=1e300)):  # longer than the calendar
+        pruned = prune(story.store, kept)
+        assert (pruned.samples.count, pruned.nights, pruned.size_bytes) == (0, (), 0)
+    assert with_samples(story) == both(runs)
+    monkeypatch.setattr("perfsvc.store.retention.CASES_AT_ONCE", 1)
+    monkeypatch.setattr("perfsvc.store.retention.IDS", 1)
+    tried = prune(story.store, dry_run=True)
     pruned = prune(story.store)
-    assert pruned.samples.count == 2 * 2
+    assert pruned.samples == tried.samples
+    assert pruned.samples.count == 2 * 7
     assert pruned.samples.size_bytes > 0
-    assert with_samples(story) == both([runs[0], runs[3]])
-    levels = story.store.series.levels(runs[1])
-    level = levels[story.series(story.tiled)]
+    assert with_samples(story) == both([runs[0], runs[8]])
+    with_batches = "SELECT run_id FROM measurements WHERE batches IS NOT NULL GROUP BY 1 ORDER BY 1"
+    assert story.execute(with_batches) == [(runs[0],), (runs[8],)]
+    level = story.store.series.levels(runs[1])[story.series(story.tiled)]
     assert (level.run, level.status, level.replicas) == (runs[1], Status.OK, ((2e-3,),))
     assert prune(story.store).samples.count == 0
+    assert min(vacuum(story.store.database)) > 0
+    assert [row.id for row in story.store.runs.list()] == runs[::-1]
 
 
 def test_samples_younger_than_the_retention_stay(story):
@@ -107,22 +88,12 @@ def test_samples_younger_than_the_retention_stay(story):
     assert with_samples(story)["tiled"] == [runs[0], *runs[2:]]
 
 
-def test_a_retention_longer_than_the_calendar_keeps_everything(story):
-    runs = [night(story, number) for number in range(3)]
-    prune(story.store, RetentionSettings(samples=1e300))
-    assert with_samples(story)["tiled"] == runs
-
-
 def test_levels_pins_and_findings_keep_their_samples(story):
     runs = [night(story, number) for number in range(12)]
     for run, verdict in enumerate([Verdict.NEW, Verdict.UNCHANGED, Verdict.IMPROVEMENT], start=1):
         story.judge(run, story.tiled, verdict)
     story.store.baselines.pin(runs[4], [story.series(story.naive)], by="me")
-    judged = Judgement(
-        story.series(story.naive), Verdict.REGRESSION, ratio=1.2, baseline_run=6, candidate_run=8, cause=Cause.KERNEL
-    )
-    suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
-    story.raise_finding(8, [suspect], "")
+    story.raise_finding(8, [suspect(story.series(story.naive), baseline=6, run=8)], "")
     prune(story.store)
     assert with_samples(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
 
@@ -130,15 +101,12 @@ def test_levels_pins_and_findings_keep_their_samples(story):
 def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_level(story):
     runs = [night(story, number) for number in range(8)]
     for case, run in ((story.tiled, 3), (story.naive, 4)):
-        judged = Judgement(story.series(case), Verdict.REGRESSION, ratio=1.2, baseline_run=2, cause=Cause.KERNEL)
-        story.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")], "")
+        story.raise_finding(run, [suspect(story.series(case), baseline=2)], "")
     tiled, naive = sorted(story.store.findings.active(), key=lambda finding: finding.id)
     story.recover(5, [(tiled.id, story.series(story.tiled))])
     story.store.findings.set_state(naive.id, FindingState.ACCEPTED, reason="meant", by="ann")
-    assert {finding.state for finding in story.store.findings.all()} == {
-        FindingState.RESOLVED,
-        FindingState.ACCEPTED,
-    }
+    states = {finding.state for finding in story.store.findings.all()}
+    assert states == {FindingState.RESOLVED, FindingState.ACCEPTED}
     prune(story.store)
     assert with_samples(story) == {"tiled": [1, runs[-1]], "naive": [1, 2, 4, runs[-1]]}
 
@@ -222,33 +190,13 @@ def test_the_run_of_a_night_that_may_be_resumed_stays(story):
     assert cut_short in with_samples(story)["tiled"]
 
 
-def test_batches_are_removed_with_their_samples(story):
-    for number in range(3):
-        night(story, number)
-    story.execute("UPDATE measurements SET batches = samples")
-    prune(story.store)
-    assert story.execute("SELECT run_id FROM measurements WHERE batches IS NOT NULL GROUP BY 1 ORDER BY 1") == [
-        (1,),
-        (3,),
-    ]
-
-
-def test_many_measurements_are_handled_a_few_at_a_time(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.store.retention.CASES_AT_ONCE", 1)
-    monkeypatch.setattr("perfsvc.store.retention.IDS", 1)
-    for number in range(9):
-        night(story, number)
-    assert prune(story.store, dry_run=True).samples == prune(story.store).samples
-    assert with_samples(story) == both([1, 9])
-
-
 # --- code ------------------------------------------------------------------------------------------------------------
 
 
 def coded(story, number, code, **given):
     """Store a night whose case has this code and return its run."""
     run = story.begin(scope=given.pop("scope", "all"), started=BEGAN + number * DAY, **given)
-    story.put(run, story.tiled, binary=binary_of(story, code))
+    story.put(run, story.tiled, binary=story.binary(story.tiled, code))
     story.store.runs.end(run, RunState.FINISHED)
     return run
 
@@ -260,6 +208,7 @@ def codes(story):
     return [run for (run,) in rows], {zlib.decompress(content) for (content,) in artifacts}
 
 
+@ON_BOTH
 def test_binaries_that_no_watched_run_used_are_removed_with_their_own_artifacts(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 3)
     for number, code in enumerate([b"level", b"old", b"older", b"back", b"new", b"new", b"back"]):
@@ -292,20 +241,16 @@ def test_a_late_verdict_on_an_older_run_changes_what_decides(story):
     assert states[0] != states[1]
 
 
-def test_code_stays_while_a_run_is_running(story, monkeypatch):
+def test_code_stays_while_a_run_is_running_unless_it_has_been_running_for_weeks(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
     for number in range(3):
         coded(story, number, b"%d" % number)
+    story.begin(started=AFTER - 8 * DAY, host="gone")
     under_way = story.begin(started=AFTER)
     assert prune(story.store).code is None
     assert len(codes(story)[1]) == 3
     story.store.runs.end(under_way, RunState.FINISHED)
     assert prune(story.store).code.binaries == 1
-
-
-def test_a_run_that_has_been_running_for_weeks_keeps_nothing(story):
-    story.begin(started=AFTER - 8 * DAY, host="gone")
-    assert prune(story.store).code is not None
 
 
 def test_unused_artifacts_are_always_removed(story):
@@ -314,19 +259,6 @@ def test_unused_artifacts_are_always_removed(story):
     assert prune(story.store, RetentionSettings()).code.artifacts.count == 1
     assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'source'") == [(0,)]
     assert codes(story)[1] == {b"code"}
-
-
-def test_profiler_reports_are_removed_and_their_metrics_stay(story):
-    for number in range(3):
-        coded(story, number, b"code")
-    for run in (1, 2, 3):
-        story.store.profiles.put([profiled(story, run)], report=b"report %d" % run)
-    story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
-    assert prune(story.store).code.reports == 1  # those of a level and of the last run stay
-    profiles = story.store.profiles.of_binary(1)
-    assert [(one.run, one.profile.metrics) for one in profiles] == [(run, {"duration_s": 1e-4}) for run in (3, 2, 1)]
-    assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL ORDER BY 1") == [(1,), (3,)]
-    assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(2,)]
 
 
 def profiled(story, run):
@@ -345,17 +277,22 @@ def profiled(story, run):
     )
 
 
-def test_a_report_of_several_launches_stays_as_long_as_one_of_its_profiles_needs_it(story):
+@ON_BOTH
+def test_profiler_reports_that_no_profile_needs_are_removed_and_their_metrics_stay(story):
     for number in range(4):
         coded(story, number, b"code")
-    joint = [profiled(story, run) for run in (1, 2, 3)]
-    story.store.profiles.put(joint, report=b"the level of run 1 needs it")
+    story.store.profiles.put([profiled(story, run) for run in (1, 2, 3)], report=b"the level of run 1 needs it")
     story.store.profiles.put([profiled(story, 2), profiled(story, 3)], report=b"nothing needs it")
+    story.store.profiles.put([profiled(story, 4)], report=b"the last run needs it")
     story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
     assert prune(story.store).code.reports == 4
-    assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL") == [(1,)]
+    profiles = story.store.profiles.of_binary(1)
+    assert [(one.run, one.profile.metrics) for one in profiles] == [
+        (run, {"duration_s": 1e-4}) for run in (4, 3, 2, 3, 2, 1)
+    ]
+    assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL ORDER BY 1") == [(1,), (4,)]
     assert story.store.profiles.report(1) == b"the level of run 1 needs it"
-    assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(1,)]
+    assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(2,)]
 
 
 # --- nights ----------------------------------------------------------------------------------------------------------
@@ -371,13 +308,8 @@ def ended_night(story, number, host="here", state=RunState.FINISHED):
 
 def test_old_nights_are_removed_with_their_files_except_the_last_of_each_host(story, tmp_path):
     folder = tmp_path / "nights"
-    nights = [
-        ended_night(story, 0),
-        ended_night(story, 1, "there"),
-        ended_night(story, 2),
-        ended_night(story, 395),
-        ended_night(story, 399),
-    ]
+    days = {0: "here", 1: "there", 2: "here", 395: "here", 399: "here"}
+    nights = [ended_night(story, day, host) for day, host in days.items()]
     for name in (*map(str, nights), "7x", "notes"):
         (folder / name).mkdir(parents=True)
         (folder / name / LOG).write_text("{}\n")
@@ -394,31 +326,21 @@ def test_old_nights_are_removed_with_their_files_except_the_last_of_each_host(st
     assert sorted(path.name for path in folder.iterdir()) == ["2", "3000", "5", "7x", "notes"]
 
 
-def test_a_folder_with_the_number_of_no_night_stays(story, tmp_path):
-    for number in range(3):
-        ended_night(story, number)
-    for name in ("1", "3", "2024"):
-        (tmp_path / name).mkdir()
-    later = datetime.now(UTC) + 400 * DAY
-    pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path, force=True)
-    assert pruned.files.count == 1
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
-
-
 def test_files_that_no_night_wrote_stay(story, tmp_path):
     """An attacker can add nights to the database, so that folders of any number belong to nights."""
     for number in range(3):
         ended_night(story, number)
-    for name in ("1", "2"):
+    for name in ("1", "2", "3", "2024"):  # no night has the last number
         (tmp_path / name / "deep").mkdir(parents=True)
         (tmp_path / name / "deep" / LOG).write_text("precious")
     (tmp_path / "2" / LOG).write_text("{}\n")
     later = datetime.now(UTC) + 400 * DAY
     pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path, force=True)
     assert pruned.files == Removed(1, 3)
-    assert set(tmp_path.rglob(LOG)) == {tmp_path / number / "deep" / LOG for number in ("1", "2")}
+    assert set(tmp_path.rglob(LOG)) == {tmp_path / number / "deep" / LOG for number in ("1", "2", "3", "2024")}
 
 
+@ON_BOTH
 def test_a_night_with_an_undelivered_message_stays(story):
     for number in range(3):
         ended_night(story, number)
@@ -470,8 +392,10 @@ def test_the_clock_counts_once_runs_on_three_days_confirm_it(story):
     assert story.store.retention.confirmed_time(now + AHEAD + 2 * DAY) == now + AHEAD + 2 * DAY
 
 
+@ON_BOTH
 def test_the_clock_of_the_database_limits_the_clock_of_the_host(story):
     began = datetime.now(UTC)
+    assert story.store.retention.confirmed_time(long_ago := datetime(2020, 1, 1, tzinfo=UTC)) == long_ago
     for number in range(3):
         story.run(story.tiled, started=began + number * DAY)
     confirmed = story.store.retention.confirmed_time(began + 2 * DAY)
@@ -479,10 +403,6 @@ def test_the_clock_of_the_database_limits_the_clock_of_the_host(story):
         assert began - DAY < confirmed < began + DAY
     else:
         assert confirmed == began + 2 * DAY
-
-
-def test_an_empty_database_confirms_any_time(story):
-    assert story.store.retention.confirmed_time(began := datetime(2020, 1, 1, tzinfo=UTC)) == began
 
 
 def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch):
@@ -516,13 +436,6 @@ def test_a_dry_run_reports_the_same_and_changes_nothing(story, monkeypatch):
     assert prune(story.store) == tried
 
 
-def test_vacuum_loses_nothing(story):
-    runs = [night(story, number) for number in range(3)]
-    prune(story.store)
-    assert min(vacuum(story.store.database)) > 0
-    assert [row.id for row in story.store.runs.list()] == runs[::-1]
-
-
 # --- later nights ----------------------------------------------------------------------------------------------------
 
 CASES = 4
@@ -540,16 +453,15 @@ class Twin:
         run = story.begin(scope="all", started=BEGAN + number * DAY)
         chance = random.Random(number)
         for case, (factor, code) in zip(self.cases, factors, strict=True):
-            binary = binary_of(replace(story, tiled=case), b"%s %d" % (case.variant.encode(), code))
+            binary = story.binary(case, b"%s %d" % (case.variant.encode(), code))
             for replica in range(3):
                 wild = chance.gauss(1.0, 0.002)
                 samples = [1e-3 * factor * wild * chance.gauss(1.0, 0.003) for _ in range(9)]
                 story.put(run, case, replica=replica, samples=samples, binary=binary)
-        story.store.runs.end(run, RunState.FINISHED)
-        story.store.verdicts.put(run, judge_run(story.store, run, threshold=None))
+        story.end_and_judge(run)
         suspects = suspects_of(story.store, run)
-        for suspect in suspects:
-            story.store.confirmations.put(confirmed(suspect))
+        for each in suspects:
+            story.store.confirmations.put(confirmed(each))
         update.update_findings(story.store, run)
         if number == 8:
             story.store.findings.set_state(
@@ -560,11 +472,11 @@ class Twin:
         return run, [(one.series.case.variant, one.judgement.baseline_run, one.evidence) for one in suspects]
 
 
-def confirmed(suspect):
+def confirmed(moved):
     """Return the confirmation of a suspect that really changed."""
-    verdict = Verdict.REGRESSION if suspect.direction is Direction.SLOWER else Verdict.IMPROVEMENT
-    known = {"threshold": 0.01, "seed": 1, "budget_s": 20.0, "verdict": verdict, "ratio": suspect.judgement.ratio}
-    return Confirmation(suspect, Cause.KERNEL, "measured again", **known)
+    verdict = Verdict.REGRESSION if moved.direction is Direction.SLOWER else Verdict.IMPROVEMENT
+    known = {"threshold": 0.01, "seed": 1, "budget_s": 20.0, "verdict": verdict, "ratio": moved.judgement.ratio}
+    return Confirmation(moved, Cause.KERNEL, "measured again", **known)
 
 
 def factors_of(number):
@@ -578,7 +490,6 @@ def factors_of(number):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["sqlite"])
 @pytest.mark.slow
 def test_later_nights_are_the_same_with_and_without_retention(story, tmp_path):
     """Everything that is not needed is removed every night; one night changes the driver."""

@@ -14,6 +14,7 @@ from perfsvc.model import CacheState, Estimate, Level, Status
 from perfsvc.service.history import history
 from perfsvc.store.schema.engine import report_damaged, transaction
 from perfsvc.store.schema.samples import pack, unpack
+from tests.unit.store.conftest import ON_BOTH
 
 
 def plain(levels):
@@ -41,28 +42,20 @@ def test_a_blob_with_more_samples_than_a_worker_can_send_is_damaged(monkeypatch)
             unpack(blob)
 
 
-def test_a_level_holds_the_samples_of_each_replica(story):
+@ON_BOTH
+def test_a_level_holds_the_samples_of_each_replica_and_its_axes_keep_their_types_and_order(story):
     run = story.begin()
     story.put(run, story.tiled, replica=1, samples=(4e-3, 5e-3))
     story.put(run, story.tiled, replica=0, samples=(1e-3, 2e-3, 3e-3))
     expected = Level(run, Status.OK, "", (rounded(1e-3, 2e-3, 3e-3), rounded(4e-3, 5e-3)))
     assert plain(story.store.series.levels(run)) == plain({story.series(story.tiled): expected})
+    case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
+    run = story.run(case)
+    assert [series.case.point for series in story.store.series.levels(run)] == [case.point]
+    assert story.store.measurements.columns([run])["case"] == ["transpose/tiled[z=1,a=0.5,dtype=ƒ32,seven=7]"]
 
 
-def test_each_case_device_and_cache_state_has_its_own_level(story):
-    run = story.begin()
-    story.put(run, story.tiled)
-    story.put(run, story.naive)
-    story.put(run, story.tiled, device="GPU-2")
-    story.put(run, story.tiled, cache=CacheState.WARM)
-    assert set(story.store.series.levels(run)) == {
-        story.series(story.tiled),
-        story.series(story.naive),
-        story.series(story.tiled, device="GPU-2"),
-        story.series(story.tiled, cache=CacheState.WARM),
-    }
-
-
+@ON_BOTH
 def test_named_metrics_have_one_value_a_replica(story):
     run = story.begin()
     story.put(run, story.tiled, replica=0, samples=(), metrics={"overlap": 0.5, "hops": 3})
@@ -74,19 +67,15 @@ def test_named_metrics_have_one_value_a_replica(story):
     assert plain(story.store.series.levels(run)) == plain(expected)
 
 
-@pytest.mark.parametrize("status", [Status.WRONG, Status.FAILED, Status.SKIPPED])
-def test_a_case_without_a_right_result_has_a_reason_and_no_replicas(story, status):
-    run = story.begin()
-    story.put(run, story.tiled, status=status, reason="needs sm_90", metrics={"overlap": 1.0})
-    expected = {story.series(story.tiled): Level(run, status, "needs sm_90")}
-    assert plain(story.store.series.levels(run)) == plain(expected)
-
-
-def test_one_wrong_replica_spoils_the_others(story):
-    run = story.begin()
+def test_a_case_without_a_right_result_in_each_replica_has_a_reason_and_no_replicas(story):
+    run, expected = story.begin(), {}
+    for status in (Status.WRONG, Status.FAILED, Status.SKIPPED):
+        case = replace(story.tiled, variant=status.value)
+        story.put(run, case, status=status, reason="needs sm_90", metrics={"overlap": 1.0})
+        expected[story.series(case)] = Level(run, status, "needs sm_90")
     for replica, status in enumerate((Status.OK, Status.FAILED, Status.WRONG, Status.OK)):
         story.put(run, story.tiled, replica=replica, status=status, reason=f"it was {status}")
-    expected = {story.series(story.tiled): Level(run, Status.WRONG, "it was wrong")}
+    expected[story.series(story.tiled)] = Level(run, Status.WRONG, "it was wrong")
     assert plain(story.store.series.levels(run)) == plain(expected)
 
 
@@ -109,13 +98,21 @@ def test_a_wrong_cache_state_does_not_spoil_the_other(story):
     assert story.store.runs.get(run).cases == 1
 
 
-def test_a_former_name_that_was_reused_and_its_heir_keep_their_names(story):
+def test_each_case_device_and_cache_state_and_a_reused_former_name_has_its_own_level(story):
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     run = story.run(shared, story.tiled)
-    assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
+    story.put(run, story.tiled, device="GPU-2")
+    story.put(run, story.tiled, cache=CacheState.WARM)
+    assert set(story.store.series.levels(run)) == {
+        story.series(story.tiled),
+        story.series(shared),
+        story.series(story.tiled, device="GPU-2"),
+        story.series(story.tiled, cache=CacheState.WARM),
+    }
     assert {case.variant for _, case, _ in story.store.binaries.of_run(run)} == {"tiled", "shared"}
 
 
+@ON_BOTH
 def test_each_series_has_the_level_of_its_own_run(story):
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     first = story.run(story.tiled, story.naive)
@@ -149,7 +146,6 @@ def test_series_that_are_not_wanted_are_not_read(story, caplog):
     assert "a blob of samples of" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])
 def test_levels_of_some_series_are_found_through_an_index(story):
     """What they cost must not grow with all that was ever measured."""
     runs = [story.run(story.tiled, story.naive) for _ in range(3)]
@@ -165,13 +161,7 @@ def test_levels_of_some_series_are_found_through_an_index(story):
     assert {step.split()[0] for step in steps if "measurements" in step or "metrics" in step} == {"SEARCH"}
 
 
-def test_values_of_axes_keep_their_types_and_order(story):
-    case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
-    run = story.run(case)
-    assert [series.case.point for series in story.store.series.levels(run)] == [case.point]
-    assert story.store.measurements.columns([run])["case"] == ["transpose/tiled[z=1,a=0.5,dtype=ƒ32,seven=7]"]
-
-
+@ON_BOTH
 def test_errors_beyond_all_numbers_are_stored(story):
     run = story.begin()
     story.put(run, story.tiled, status=Status.WRONG, max_error=inf, mean_error=nan)
@@ -179,6 +169,7 @@ def test_errors_beyond_all_numbers_are_stored(story):
     assert (columns["max_error"], columns["mean_error"]) == ([inf], [None])
 
 
+@ON_BOTH
 def test_a_measurement_is_stored_once(story):
     run = story.run()
     with pytest.raises(DatabaseError, match="refused a row"):
@@ -186,6 +177,7 @@ def test_a_measurement_is_stored_once(story):
     assert len(story.store.measurements.columns()["run"]) == 1
 
 
+@ON_BOTH
 def test_a_measurement_needs_its_run_and_its_device(story):
     story.run()
     with pytest.raises(DatabaseError, match="refused a row"):
@@ -196,6 +188,7 @@ def test_a_measurement_needs_its_run_and_its_device(story):
         story.store.verdicts.put(1, [story.judgement(story.tiled)])
 
 
+@ON_BOTH
 def test_a_case_history_has_a_row_for_each_run_device_and_cache_state(story):
     first = story.begin(commit="abc", label="a", dirty=True)
     for replica, samples in enumerate([(1.0, 2.0, 3.0), (2.0, 4.0, 9.0), (0.5, 3.0, 4.0)]):
@@ -217,6 +210,7 @@ def test_a_case_history_has_a_row_for_each_run_device_and_cache_state(story):
     assert [row.run for row in story.store.series.case_history(story.tiled.id, "GPU-2")] == [second]
 
 
+@ON_BOTH
 def test_a_case_history_may_be_that_of_the_newest_runs(story):
     first = story.begin()
     story.put(first, story.tiled, device="GPU-2")
@@ -233,7 +227,6 @@ def test_a_case_history_may_be_that_of_the_newest_runs(story):
     assert counts == [3, 1, 0]
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL keeps such rows out
 @pytest.mark.parametrize(
     "damage",
     [
@@ -252,7 +245,6 @@ def test_newest_runs_are_not_crowded_out_by_damaged_rows(story, damage):
     assert story.store.series.count_runs(story.tiled.id) == 2
 
 
-@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL keeps such rows out
 @pytest.mark.parametrize("device", [None, "GPU-1"])
 def test_a_case_without_a_readable_result_is_an_error(story, device):
     story.run()
@@ -263,14 +255,10 @@ def test_a_case_without_a_readable_result_is_an_error(story, device):
     assert "perfsvc db check" in error.value.cure
 
 
-def test_the_error_for_an_unknown_case_names_the_nearest_ones(story):
+def test_a_case_history_is_that_of_the_newest_version_and_an_unknown_case_names_the_nearest(story):
     story.run()
     with pytest.raises(NotMeasuredError, match="was never measured") as error:
         story.store.series.case_history("transpose/tilted[n=4096,dtype=f32]")
     assert error.value.cure == f"did you mean {story.tiled.id}?"
-
-
-def test_a_case_history_is_that_of_the_newest_version(story):
-    story.run()
     second = story.run(replace(story.tiled, version=2))
     assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [second]

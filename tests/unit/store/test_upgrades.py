@@ -135,7 +135,7 @@ def upgraded(kind, dump, request, tmp_path_factory):
         yield ended.enter_context(upgraded_in(place, dump))
 
 
-def test_runs_and_levels_are_read(upgraded):
+def test_runs_levels_and_histories_are_read(upgraded):
     first, second = (run.id for run in reversed(upgraded.runs.list()))
     assert upgraded.runs.get(first).counts == {Status.OK: 2, Status.FAILED: 1}
     assert upgraded.runs.labelled("first night").provenance.packages == {"numpy": "2.4.6"}
@@ -155,6 +155,13 @@ def test_runs_and_levels_are_read(upgraded):
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
     assert upgraded.binaries.python_modules("transpose/tiled[n=64]", first) == {"helpers": "# helpers.py"}
     assert upgraded.measurements.columns([second])["metrics"] == [{"overlap": 0.75}]
+    histories = {
+        (series.case.id, series.metric): history
+        for series, history in upgraded.series.histories_until(second, 9).items()
+    }
+    assert histories[CASE, "time"].runs.tolist() == [first, second]
+    assert histories[CASE, "time"].values[0].tolist() == [0.375, 0.125]
+    assert histories[CASE, "overlap"].values[:, 0].tolist() == [0.75]
 
 
 def test_environments_are_read(upgraded):
@@ -168,18 +175,9 @@ def test_environments_are_read(upgraded):
     )
 
 
-def test_earlier_runs_are_read(upgraded):
-    first, second = (run.id for run in reversed(upgraded.runs.list()))
-    histories = {
-        (series.case.id, series.metric): history
-        for series, history in upgraded.series.histories_until(second, 9).items()
-    }
-    assert histories[CASE, "time"].runs.tolist() == [first, second]
-    assert histories[CASE, "time"].values[0].tolist() == [0.375, 0.125]
-    assert histories[CASE, "overlap"].values[:, 0].tolist() == [0.75]
-
-
 SUMMARY = {
+    "variant_index": 2,
+    "relative_to": "copy",
     "warmup": 3,
     "note": "the host fell behind once",
     "check_s": 0.25,
@@ -206,11 +204,6 @@ def test_the_summary_columns_are_read(upgraded):
     assert {name: columns[name] for name in SUMMARY} == {name: [stored] for name, stored in SUMMARY.items()}
 
 
-def test_the_order_of_variants_is_read(upgraded):
-    columns = upgraded.measurements.columns([2])
-    assert (columns["variant_index"], columns["relative_to"]) == ([2], ["copy"])
-
-
 def test_noise_peaks_and_costs_are_read(upgraded):
     (tiled,) = {series.case for series in upgraded.series.levels(2)}
     columns = upgraded.measurements.columns([2])
@@ -223,9 +216,6 @@ def test_noise_peaks_and_costs_are_read(upgraded):
         case: past.cost_s for (_, case, _), past in upgraded.measurements.costs([tiled], ["GPU-1", "GPU-2"]).items()
     }
     assert costs == ({CASE: 4.0})
-
-
-def test_imported_files_are_read(upgraded):
     assert upgraded.imports.known(["ab" * 32, "cd" * 32]) == {"ab" * 32: 1}
 
 
@@ -245,19 +235,13 @@ def test_verdicts_are_read(upgraded):
     assert [one.cause for one in judged.values() if one.cause] == [Cause.KERNEL]
 
 
-def test_findings_are_read(upgraded):
+def test_findings_with_their_state_and_events_are_read(upgraded):
     findings = upgraded.findings.active()
     found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
     assert found == [(None, "last seen in night 1"), (2, "the old one is faster", CASE)]
-
-
-def test_expectations_are_read(upgraded):
     (expected,) = upgraded.expectations.of_host("box")
     assert (expected.kind, expected.name, expected.night, expected.devices) == (ExpectedKind.GPU, "GPU-2", 1, "auto")
     assert upgraded.findings.get(expected.finding).root_cause == "GPU-2 (NVIDIA H100) on host box"
-
-
-def test_the_state_of_findings_is_read(upgraded):
     for found in upgraded.findings.active()[1:]:
         (moved,) = found.moved
         assert (moved.change, moved.direction, moved.series.device) == (
@@ -267,9 +251,6 @@ def test_the_state_of_findings_is_read(upgraded):
         )
         known = ("abc..def", "bob", FindingState.IGNORED)
         assert (found.root_cause, found.owner, found.state) == known
-
-
-def test_finding_events_are_read(upgraded):
     events = [(one.finding, one.kind, one.run, one.by) for one in upgraded.findings.events(finding=1)]
     raised = (1, EventKind.RAISED, 2, "")
     known = [raised, (1, EventKind.ASSIGNED, None, "ann"), (1, EventKind.IGNORED, None, "ann")]
@@ -290,9 +271,6 @@ def test_confirmations_are_read(upgraded):
         (one.cause, one.ratio, one.baseline[0].samples_s, one.seed) for one in upgraded.confirmations.of_run(2)[:1]
     ]
     assert found == [(Cause.KERNEL, 2.0, (0.25, 0.5), 7)]
-
-
-def test_confirmed_metrics_are_read(upgraded):
     again = upgraded.confirmations.of_run(2)[1:]
     assert [(one.suspect.series.metric, one.baseline[0].metrics) for one in again] == (
         [("energy_j", {"energy_j": 0.5})]
