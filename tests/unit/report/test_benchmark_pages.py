@@ -8,17 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfsvc.model import (
-    CacheState,
-    Case,
-    Direction,
-    MovedSeries,
-    Provenance,
-    RunRow,
-    RunState,
-    Series,
-    Status,
-)
+from perfsvc.model import CacheState, Case, Direction, MovedSeries, Provenance, RunRow, RunState, Series, Status
 from perfsvc.report.pages import charts
 from perfsvc.report.pages.benchmarks import findings_at, rows_of_list, slowness_text
 from perfsvc.report.pages.fastest import RETIRED_AFTER, benchmark_view, newest_runs, times_by_benchmark
@@ -79,9 +69,6 @@ def test_the_fastest_variant_is_first_and_the_others_are_compared_with_it():
     assert [bar.variant for bar in panel.bars] == ["fast", "near", "slow"]
     assert [slowness_text(panel, bar) for bar in panel.bars] == ["fastest", "1.01×", "3.00×"]
     assert [panel.is_tied(bar) for bar in panel.bars] == [False, True, False]
-
-
-def test_a_single_variant_is_not_called_the_fastest():
     panel = only_panel(page_of([view("alone", {1: 1e-4})]))
     assert slowness_text(panel, panel.bars[0]) == "the only one"
 
@@ -118,23 +105,10 @@ def test_a_reference_variant_is_shown_and_never_the_fastest():
         (False, False),
         (False, False),
     ]
-
-
-def test_without_a_time_of_another_variant_no_variant_is_the_fastest():
     views = [view("copy", {1: 1e-4}), view("slow", {1: Status.FAILED})]
     panel = only_panel(page_of(views, results=relative(views[:1], "copy")))
     assert ([bar.variant for bar in panel.timed], panel.ranked, panel.reigns) == (["copy"], [], [])
     assert [slowness_text(panel, bar) for bar in panel.bars] == ["", ""]
-
-
-def test_the_reasons_of_a_point_are_given_if_all_its_variants_were_skipped():
-    skipped = {
-        name: point(1, Status.SKIPPED, reason=why) for name, why in (("a", "no GPU"), ("b", "old"), ("c", "old"))
-    }
-    views = [view(name, {1: measured}) for name, measured in skipped.items()]
-    assert only_panel(page_of(views)).why_skipped == "no GPU; old"
-    assert only_panel(page_of([*views, view("d", {1: Status.WRONG})])).why_skipped == ""
-    assert only_panel(page_of([*views, view("d", {1: 1e-4})])).why_skipped == ""
 
 
 def test_variants_without_a_time_come_last_with_their_reason():
@@ -147,6 +121,11 @@ def test_variants_without_a_time_come_last_with_their_reason():
         ("a", Status.WRONG, "it broke"),
     ]
     assert [slowness_text(panel, bar) for bar in panel.bars] == ["fastest", "", ""]
+    reasons = {"a": "no GPU", "b": "old", "c": "old"}  # given if all variants of a point were skipped
+    views = [view(name, {1: point(1, Status.SKIPPED, reason=why)}) for name, why in reasons.items()]
+    assert only_panel(page_of(views)).why_skipped == "no GPU; old"
+    assert only_panel(page_of([*views, view("d", {1: Status.WRONG})])).why_skipped == ""
+    assert only_panel(page_of([*views, view("d", {1: 1e-4})])).why_skipped == ""
 
 
 def test_gpus_of_one_model_are_pooled_by_their_median_and_other_models_have_a_section_of_their_own():
@@ -165,16 +144,10 @@ def test_gpus_of_one_model_are_pooled_by_their_median_and_other_models_have_a_se
     bar = page.sections[1].panels[0].bars[0]
     assert bar.time_s == 1.2e-4
     assert (bar.low_s, bar.high_s) == (1e-4 * 0.99, 3e-4 * 1.01)
-
-
-def test_a_failure_on_one_of_several_gpus_stays_beside_the_time_of_the_others():
     bar = only_panel(page_of([view("a", {1: 1e-4}), view("a", {1: Status.FAILED}, device="GPU-2")])).bars[0]
     assert (bar.status, bar.time_s, bar.reason) == (Status.OK, 1e-4, "1 of 2 GPUs failed: it broke")
-
-
-def test_only_the_gpus_of_the_newest_run_of_a_variant_are_pooled():
     bar = only_panel(page_of([view("a", {1: 5e-4}), view("a", {1: 5e-4, 2: 1e-4}, device="GPU-2")])).bars[0]
-    assert (bar.run, bar.time_s, [series.device for series in bar.series]) == (2, 1e-4, ["GPU-2"])
+    assert (bar.run, bar.time_s, [series.device for series in bar.series]) == (2, 1e-4, ["GPU-2"])  # of its newest run
 
 
 def test_shares_of_peaks_are_those_of_the_results_of_the_newest_run():
@@ -200,16 +173,10 @@ def test_uncommitted_changes_and_excluded_runs_decide_nothing_unless_there_is_no
     assert (bars["a"].run, bars["a"].time_s, bars["a"].dirty) == (1, 1e-4, False)
     assert (bars["b"].run, bars["b"].dirty) == (2, True)
     assert newest_runs(views, {2}) == {1: {"dot/a[n=1024]"}, 2: {"dot/b[n=1024]"}}
-
-
-def test_a_variant_with_excluded_runs_only_says_why_they_are_excluded():
     bar = only_panel(page_of([view("a", {1: point(1, 1e-4, excluded="shared GPU")})])).bars[0]
     assert (bar.time_s, bar.reason) == (1e-4, "excluded: shared GPU")
-
-
-def test_an_older_version_of_a_benchmark_is_left_out():
     panel = only_panel(page_of([view("a", {1: 1e-6}), view("a", {2: 1e-4}, version=2)]))
-    assert [(bar.run, bar.time_s) for bar in panel.bars] == [(2, 1e-4)]
+    assert [(bar.run, bar.time_s) for bar in panel.bars] == [(2, 1e-4)]  # without the older version
 
 
 def test_a_variant_that_runs_of_the_same_cases_no_longer_measure_is_retired():
@@ -218,14 +185,11 @@ def test_a_variant_that_runs_of_the_same_cases_no_longer_measure_is_retired():
     panel = only_panel(page_of([view("kept", kept), view("gone", {1: 1e-4})]))
     assert ([bar.variant for bar in panel.bars], panel.retired) == (["kept"], (("gone", 1),))
     assert [best.variant for best in panel.history] == ["gone"] * RETIRED_AFTER + ["kept"]
-
-
-@pytest.mark.parametrize("scope", ["selected", ""])
-def test_runs_of_other_cases_or_of_unknown_cases_retire_nothing(scope):
     last = 2 + RETIRED_AFTER
-    runs = [run_row(1, scope="" if not scope else "all"), *(run_row(run, scope=scope) for run in range(2, last + 1))]
-    panel = only_panel(page_of([view("a", dict.fromkeys(range(1, last + 1), 0.0002)), view("b", {1: 1e-4})], runs))
-    assert ([bar.variant for bar in panel.bars], panel.retired) == (["b", "a"], ())
+    for scope in ("selected", ""):  # runs of other cases, or of unknown cases, retire nothing
+        runs = [run_row(1, scope=scope and "all"), *(run_row(run, scope=scope) for run in range(2, last + 1))]
+        panel = only_panel(page_of([view("a", dict.fromkeys(range(1, last + 1), 0.0002)), view("b", {1: 1e-4})], runs))
+        assert ([bar.variant for bar in panel.bars], panel.retired) == (["b", "a"], ()), scope
 
 
 def naive_best(views, runs):
@@ -249,28 +213,26 @@ def naive_best(views, runs):
     return bests
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_the_history_of_the_fastest_variant_is_that_of_a_naive_search(seed):
-    chance = random.Random(seed)
-    views = []
-    for variant in "abcd":
-        for device in ("GPU-1", "GPU-2"):
-            times = {
-                run: chance.choice([Status.FAILED, *(1e-4 * chance.uniform(0.9, 1.1) for _ in range(5))])
-                for run in range(1, chance.randint(3, 13))
-                if chance.random() < 0.7
-            }
-            if times:
-                views.append(view(variant, times, device=device))
-    panel = only_panel(page_of(views))
-    runs = sorted({known.run for each in views for known in each.points})
-    assert [(best.run, best.variant, best.time_s) for best in panel.history] == naive_best(views, runs)
-    changes = [best.variant for best in panel.history if best.variant]
-    expected = [variant for place, variant in enumerate(changes) if place == 0 or changes[place - 1] != variant]
-    assert [reign.variant for reign in panel.reigns] == expected[::-1]
-
-
-def test_a_variant_that_a_run_skips_keeps_its_time_and_one_that_fails_does_not():
+def test_the_history_of_the_fastest_variant_is_that_of_a_naive_search():
+    for seed in range(15):
+        chance = random.Random(seed)
+        views = []
+        for variant in "abcd":
+            for device in ("GPU-1", "GPU-2"):
+                times = {
+                    run: chance.choice([Status.FAILED, *(1e-4 * chance.uniform(0.9, 1.1) for _ in range(5))])
+                    for run in range(1, chance.randint(3, 13))
+                    if chance.random() < 0.7
+                }
+                if times:
+                    views.append(view(variant, times, device=device))
+        panel = only_panel(page_of(views))
+        runs = sorted({known.run for each in views for known in each.points})
+        assert [(best.run, best.variant, best.time_s) for best in panel.history] == naive_best(views, runs), seed
+        changes = [best.variant for best in panel.history if best.variant]
+        expected = [variant for place, variant in enumerate(changes) if place == 0 or changes[place - 1] != variant]
+        assert [reign.variant for reign in panel.reigns] == expected[::-1], seed
+    # A variant that a run skips keeps its time, and one that fails does not.
     panel = only_panel(page_of([view("a", {1: 1e-4, 3: Status.FAILED}), view("b", {1: 2e-4, 2: 2e-4, 3: 2e-4})]))
     assert [(best.variant, best.time_s) for best in panel.history] == [("a", 1e-4), ("a", 1e-4), ("b", 2e-4)]
     assert [(reign.variant, reign.first, reign.last) for reign in panel.reigns] == [("b", 3, 3), ("a", 1, 2)]
@@ -284,10 +246,7 @@ def test_the_page_shows_the_largest_point_first_and_sorts_points_by_their_number
     assert page.choices[page.shown].text == "n=10000"
     (row,) = rows_of_list(page)
     assert row.panel.choice.text == "n=10000"
-
-
-def test_a_benchmark_without_axes_has_one_point_and_nothing_to_scale_over():
-    page = page_of([view("a", {1: 1e-4}, n=None)])
+    page = page_of([view("a", {1: 1e-4}, n=None)])  # without axes
     assert ([choice.text for choice in page.choices], page.sections[0].scalings) == (["the only size"], ())
 
 
@@ -314,24 +273,22 @@ def test_each_numeric_axis_has_a_panel_for_each_point_of_the_others():
     ]
 
 
-@pytest.mark.parametrize(
-    ("known", "quantity", "value"),
-    [
+def test_beside_the_time_is_the_share_of_the_peak_or_the_rate_that_says_more():
+    for known, quantity, value in [
         ({"peak": "memory", "peak_share": 0.5, "bandwidth_bytes_per_s": 1e12}, "% of peak", 0.5),
         ({"flops_per_s": 1e13, "bandwidth_bytes_per_s": 1e11}, "FLOP/s", 1e13),
         ({"flops_per_s": 1e10, "bandwidth_bytes_per_s": 1e11}, "B/s", 1e11),
         ({}, "", None),
-    ],
-)
-def test_beside_the_time_is_the_share_of_the_peak_or_the_rate_that_says_more(known, quantity, value):
-    views = [view("a", {1: 1e-4}, n=n) for n in (10, 20)]
-    results = [
-        (1, ResultRow(each.series.case, "GPU-1", "H100", "cuda", Status.OK, median_s=1e-4, **known)) for each in views
-    ]
-    (panel,) = page_of(views, results=results).sections[0].scalings
-    assert panel.quantity == quantity
-    assert panel.other(panel.lines["a"][0]) == value
-    assert bool(charts.scaling_rates(panel, ("a",))) == bool(quantity)
+    ]:
+        views = [view("a", {1: 1e-4}, n=n) for n in (10, 20)]
+        results = [
+            (1, ResultRow(each.series.case, "GPU-1", "H100", "cuda", Status.OK, median_s=1e-4, **known))
+            for each in views
+        ]
+        (panel,) = page_of(views, results=results).sections[0].scalings
+        assert panel.quantity == quantity, (known, quantity, value)
+        assert panel.other(panel.lines["a"][0]) == value, (known, quantity, value)
+        assert bool(charts.scaling_rates(panel, ("a",))) == bool(quantity), (known, quantity, value)
 
 
 def test_findings_are_marked_at_the_run_in_which_they_begin_each_once():
@@ -347,38 +304,29 @@ def test_findings_are_marked_at_the_run_in_which_they_begin_each_once():
 # --- charts ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_axis_is_logarithmic_from_a_factor_of_ten_on():
+def test_an_axis_is_logarithmic_from_a_factor_of_ten_on_and_has_few_ticks():
     assert charts.ChartScale([1, 10], 0, 100)(10**0.5) == pytest.approx(50)
     assert charts.ChartScale([1, 9], 0, 100)(5) == pytest.approx(50)
     assert charts.ChartScale([1, 100], 0, 99, linear=True)(50) == pytest.approx(49)
     assert charts.ChartScale([1, 9], 0, 90, from_zero=True)(5) == pytest.approx(50)
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_ticks_are_few_and_lie_on_the_axis(seed):
-    chance = random.Random(seed)
-    low = 10 ** chance.uniform(-9, 9)
-    scale = charts.ChartScale([low, low * (1 + 10 ** chance.uniform(-3, 6))], 0, 100)
-    ticks = scale.ticks()
-    assert 1 <= len(ticks) <= charts.MOST_TICKS + 1
-    assert all(-1e-6 <= scale(tick) <= 100 + 1e-6 for tick in ticks)
-
-
-def test_an_axis_of_one_value_has_its_value_in_the_middle():
     assert charts.ChartScale([5.0, 5.0], 0, 100)(5.0) == pytest.approx(50)
     assert charts.ChartScale([0.0], 0, 100)(0.0) == pytest.approx(50)
+    for seed in range(50):
+        chance = random.Random(seed)
+        low = 10 ** chance.uniform(-9, 9)
+        scale = charts.ChartScale([low, low * (1 + 10 ** chance.uniform(-3, 6))], 0, 100)
+        ticks = scale.ticks()
+        assert 1 <= len(ticks) <= charts.MOST_TICKS + 1, seed
+        assert all(-1e-6 <= scale(tick) <= 100 + 1e-6 for tick in ticks), seed
 
 
-def test_a_bar_much_longer_than_the_others_ends_with_an_arrow():
+def test_a_bar_much_longer_than_the_others_ends_with_an_arrow_and_at_most_half_of_the_bars_do():
     panel = only_panel(page_of([view("a", {1: 1e-6}), view("b", {1: 2e-6}), view("c", {1: 1e-4})]))
     fast, middle, slow = (str(charts.bar(panel, bar)) for bar in panel.bars)
     assert ["beyond" in bar for bar in (fast, middle, slow)] == [False, False, True]
     assert charts.is_any_cut(panel)
     assert f'width="{charts.BAR:.1f}"' in slow
     assert f'width="{charts.BAR / charts.LONGEST:.1f}"' in middle
-
-
-def test_at_most_half_of_the_bars_are_cut_however_fast_the_fastest_is():
     times = [48e-6, 243e-6, 267e-6, 413e-6, 704e-6, 763e-6, 1.1e-3, 1.2e-3, 1.7e-3, 2.6e-3, 2.7e-3, 5.7e-3, 6.1e-3]
     panel = only_panel(page_of([view(f"v{number:02}", {1: time}) for number, time in enumerate(times)]))
     assert not charts.is_any_cut(panel)

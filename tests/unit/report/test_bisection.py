@@ -1,11 +1,7 @@
 """What people and programs are shown of the commit that moved a case."""
 
-import io
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import pytest
-from rich.console import Console
 
 from perfsvc.model import (
     TIME,
@@ -22,6 +18,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.export.objects import bisection_json
 from perfsvc.report.tables.bisection import bisection_text, counts
+from tests.unit.report import terminal
 
 CASE = Case("dot", "tree", (("n", 1000),))
 DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
@@ -45,8 +42,7 @@ FOUND = Bisection(
     CASE,
     DEVICE,
     CacheState.COLD,
-    commit(1),
-    commit(9),
+    *(commit(1), commit(9)),
     threshold=0.03,
     seed=7,
     metric=TIME,
@@ -66,14 +62,8 @@ FOUND = Bisection(
 )
 
 
-def shown(found, width=120):
-    console = Console(file=io.StringIO(), width=width)
-    console.print(bisection_text(found))
-    return console.file.getvalue()
-
-
 def lines(found, width=120):
-    return [" ".join(line.split()) for line in shown(found, width).splitlines()]
+    return terminal.rows(bisection_text(found), width)
 
 
 def test_the_commit_comes_first_with_its_author_and_its_changes():
@@ -89,6 +79,11 @@ def test_the_commit_comes_first_with_its_author_and_its_changes():
     assert "it is slower" in output
     assert "interval +4.0 % to +6.0 %; from good to bad +6.0 %" in output
     assert "changed: binary (kernels/dot/dot.cu)" in output
+    assert not any("inputs" in line for line in output)
+    assert any("own benchmark file" in line for line in lines(replace(FOUND, changed=("benchmark file",))))
+    assert f"{5:040x}, a merge of 2" in lines(replace(FOUND, culprits=(commit(5, parents=2),)))
+    output = lines(replace(FOUND, verdict=Verdict.INCONCLUSIVE, culprits=(), proof=None, reason="noise", skipped=()))
+    assert output[2] == "inconclusive: noise"
 
 
 def test_every_comparison_has_a_row_and_every_skipped_commit_a_reason():
@@ -97,6 +92,9 @@ def test_every_comparison_has_a_row_and_every_skipped_commit_a_reason():
     assert "0000000000 0000000000 Commit 5 +5.0 % +4.0 % to +6.0 % 3" in output
     assert "skipped 0000000000 (Commit 3): dot.cu does not compile: dot.cu:1:2: error" in output
     assert output[-1] == "8 commits: 4 built (2 compiled anew), 3 codes; 3 comparisons of 18 processes"
+    assert counts(replace(FOUND, commits=1, codes=1, trials=FOUND.trials[:1])) == (
+        "1 commit: 4 built (2 compiled anew), 1 code; 1 comparison of 6 processes"
+    )
 
 
 def test_a_narrow_terminal_folds_the_subject_and_no_hash():
@@ -105,32 +103,18 @@ def test_a_narrow_terminal_folds_the_subject_and_no_hash():
     assert any(line.startswith("0000000000 0000000000 Take") for line in output)
 
 
-def test_a_merge_commit_is_marked():
-    assert f"{5:040x}, a merge of 2" in lines(replace(FOUND, culprits=(commit(5, parents=2),)))
+def test_several_indistinguishable_commits_are_all_named():
+    for verdict, word in [(Verdict.REGRESSION, "slower"), (Verdict.IMPROVEMENT, "faster")]:
+        output = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))
+        assert f"one of 2 commits made dot/tree[n=1000] {word}" in output, (verdict, word)
+        assert {"Commit 4", "Commit 5"} <= set(output), (verdict, word)
 
 
-def test_possibly_changed_inputs_are_mentioned():
-    assert not any("inputs" in line for line in lines(FOUND))
-    assert any("own benchmark file" in line for line in lines(replace(FOUND, changed=("benchmark file",))))
-
-
-@pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "slower"), (Verdict.IMPROVEMENT, "faster")])
-def test_several_indistinguishable_commits_are_all_named(verdict, word):
-    output = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))
-    assert f"one of 2 commits made dot/tree[n=1000] {word}" in output
-    assert {"Commit 4", "Commit 5"} <= set(output)
-
-
-@pytest.mark.parametrize(("verdict", "word"), [(Verdict.REGRESSION, "higher"), (Verdict.IMPROVEMENT, "lower")])
-def test_a_metric_other_than_time_is_named(verdict, word):
-    found = replace(FOUND, metric="energy_j", verdict=verdict)
-    assert lines(found)[2] == f"0000000000 is the first commit at which energy_j of dot/tree[n=1000] is {word}"
-    assert bisection_json(found)["metric"] == "energy_j"
-
-
-def test_without_a_culprit_the_reason_is_the_answer():
-    output = lines(replace(FOUND, verdict=Verdict.INCONCLUSIVE, culprits=(), proof=None, reason="noise", skipped=()))
-    assert output[2] == "inconclusive: noise"
+def test_a_metric_other_than_time_is_named():
+    for verdict, word in [(Verdict.REGRESSION, "higher"), (Verdict.IMPROVEMENT, "lower")]:
+        found = replace(FOUND, metric="energy_j", verdict=verdict)
+        assert lines(found)[2] == f"0000000000 is the first commit at which energy_j of dot/tree[n=1000] is {word}"
+        assert bisection_json(found)["metric"] == "energy_j", (verdict, word)
 
 
 def test_the_number_of_named_skipped_commits_is_limited():
@@ -139,45 +123,23 @@ def test_the_number_of_named_skipped_commits_is_limited():
     assert "and 8 more skipped" in output
 
 
-def test_counts_of_one_are_singular():
-    assert counts(replace(FOUND, commits=1, codes=1, trials=FOUND.trials[:1])) == (
-        "1 commit: 4 built (2 compiled anew), 1 code; 1 comparison of 6 processes"
-    )
-
-
 def test_json_has_the_commit_the_proof_and_each_side_run():
     found = bisection_json(FOUND)
     assert (found["case"], found["device"], found["verdict"], found["proven"]) == (CASE.id, "GPU-1", "regression", True)
-    assert found["culprits"] == [
-        {
-            "hash": f"{5:040x}",
-            "subject": "Commit 5",
-            "author": "Ada <ada@example.com>",
-            "date": "2026-11-03T14:02:00+00:00",
-            "parents": [f"{4:040x}"],
-        }
-    ]
+    author = {"author": "Ada <ada@example.com>", "date": "2026-11-03T14:02:00+00:00"}
+    assert found["culprits"] == [{"hash": f"{5:040x}", "subject": "Commit 5", "parents": [f"{4:040x}"], **author}]
     assert (found["proof"]["ratio"], found["proof"]["pairs"]) == (1.05, 3)
     assert found["trials"][1]["verdict"] == "unchanged"
-    assert found["trials"][0]["candidate"][2] == {
-        "turn": 2,
-        "status": "ok",
-        "reason": "",
-        "samples": 3,
-        "median_s": 2e-4,
-        "value": None,
-    }
+    turn = {"turn": 2, "status": "ok", "reason": "", "samples": 3, "median_s": 2e-4, "value": None}
+    assert found["trials"][0]["candidate"][2] == turn
     assert found["skipped"][0]["reason"].startswith("dot.cu does not compile")
 
 
-@pytest.mark.parametrize(
-    ("changes", "proven"),
-    [
+def test_a_commit_is_proven_if_it_changes_the_case_relative_to_its_parent():
+    cases = [
         ({}, True),
         ({"culprits": (commit(4), commit(5))}, False),
         ({"proof": trial(4, 5, 1.0, Verdict.UNCHANGED)}, False),
         ({"proof": None}, False),
-    ],
-)
-def test_a_commit_is_proven_if_it_changes_the_case_relative_to_its_parent(changes, proven):
-    assert replace(FOUND, **changes).proven is proven
+    ]
+    assert [replace(FOUND, **changes).proven for changes, _ in cases] == [proven for *_, proven in cases]

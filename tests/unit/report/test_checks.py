@@ -1,16 +1,13 @@
 """A static check as people and programs read it."""
 
 import html
-import io
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from rich.console import Console
 
-from perfsvc.errors import SuiteError, UsageError
-from perfsvc.files import write_output
+from perfsvc.errors import SuiteError
 from perfsvc.judge import check_verdicts
 from perfsvc.model import (
     Case,
@@ -30,6 +27,7 @@ from perfsvc.report.export.github import workflow_commands
 from perfsvc.report.export.objects import check_json
 from perfsvc.report.review import check_review
 from perfsvc.report.tables.check import check_table
+from tests.unit.report.terminal import show as text
 
 NVCC = "nvcc 13.0.88"
 FULL, HALF = Occupancy(64, 64, Limiter.WARPS), Occupancy(32, 64, Limiter.REGISTERS)
@@ -66,29 +64,21 @@ def everywhere():
     return shown(kernels(), list(map(slower, kernels())))
 
 
-def text(of, width=120):
-    console = Console(file=io.StringIO(), width=width)
-    console.print(of)
-    return console.file.getvalue()
-
-
 CHANGED = "occupancy 100 % → 50 % (registers), registers 32 → 64"
 
 
-def test_equal_changes_share_one_line(everywhere):
+def test_equal_changes_share_one_line_and_unchanged_facts_have_none(everywhere):
+    assert "unchanged transpose" not in text(check_table(shown(kernels(), kernels()), everything=True))
     (line,) = check_lines(everywhere.verdicts)
     assert (line.verdict, line.subject, line.architectures) == (Verdict.REGRESSION, "transpose/tiled", ARCHITECTURES)
     assert line.text == CHANGED
     assert f"\nregression kernel transpose/tiled\n    all  {CHANGED}" in text(check_table(everywhere))
 
 
-def test_a_change_of_one_point_or_architecture_names_it():
+def test_a_change_of_one_point_architecture_or_kernel_names_it():
     after = [slower(one) if one.case.point == POINTS[1] and one.architecture == "sm_90" else one for one in kernels()]
     (line,) = check_lines(shown(kernels(), after).verdicts)
     assert (line.subject, line.architectures) == ("transpose/tiled[n=8192]", ("sm_90",))
-
-
-def test_each_of_several_kernels_of_a_variant_is_named():
     both = [*kernels(kernel="first"), *kernels(kernel="second")]
     after = [slower(one) if one.kernel == "second" else one for one in both]
     (line,) = check_lines(shown(both, after).verdicts)
@@ -103,19 +93,12 @@ def test_irrelevant_changes_are_counted_and_shown_on_demand():
     assert "registers 32 → 34" in text(check_table(quiet, everything=True))
 
 
-def test_a_kernel_without_changed_facts_has_no_line():
-    assert "unchanged transpose" not in text(check_table(shown(kernels(), kernels()), everything=True))
-
-
 def test_local_memory_is_always_reported():
     spilling = kernels(facts=replace(FACTS, spill_store_bytes=40, spill_load_bytes=44, stack_bytes=24))
     assert local_memory(shown([], spilling)) == [("transpose/tiled", ARCHITECTURES, "spills 84 B, stack 24 B")]
     assert "local memory transpose/tiled (all): spills 84 B, stack 24 B" in text(check_table(shown([], spilling)))
     assert local_memory(shown([], kernels())) == []
-
-
-def test_new_local_memory_is_reported_once():
-    spilling = kernels(facts=replace(FACTS, spill_store_bytes=40))
+    spilling = kernels(facts=replace(FACTS, spill_store_bytes=40))  # new since the baseline: it is reported once
     assert local_memory(shown(kernels(), spilling)) == []
     assert text(check_table(shown(kernels(), spilling))).count("spills") == 1
 
@@ -131,13 +114,13 @@ def test_variants_skipped_for_the_same_reason_share_a_line():
     )
 
 
-@pytest.mark.parametrize("width", [46, 60, 80, 200])
-def test_nothing_is_cut_off_however_narrow_the_terminal(everywhere, width):
-    out = text(check_table(everywhere, everything=True), width)
-    assert max(map(len, out.splitlines())) <= width
-    words = " ".join(out.split())
-    assert CHANGED in words
-    assert [row.split()[-2:] for row in out.splitlines() if "64" in row and "sm_" in row] != []
+def test_nothing_is_cut_off_however_narrow_the_terminal(everywhere):
+    for width in [46, 60, 80, 200]:
+        out = text(check_table(everywhere, everything=True), width)
+        assert max(map(len, out.splitlines())) <= width, width
+        words = " ".join(out.split())
+        assert CHANGED in words, width
+        assert [row.split()[-2:] for row in out.splitlines() if "64" in row and "sm_" in row] != [], width
 
 
 def test_all_facts_have_a_row_for_each_architecture_with_equal_points_merged(everywhere):
@@ -157,10 +140,6 @@ def test_a_check_without_a_baseline_says_so():
         "1 variant for sm_80, sm_90, sm_100\nmade by nvcc 13.0.88, with nothing to compare with yet\n"
     )
     assert "6 new" in out
-
-
-def test_the_reason_for_accepting_is_shown(everywhere):
-    assert text(check_table(replace(everywhere, accepted="it is faster"))).rstrip().endswith("accepted: it is faster")
 
 
 @pytest.fixture
@@ -211,7 +190,11 @@ def spilling():
     return with_lines(shown(kernels(), kernels(facts=SPILLING, source="new")))
 
 
-def test_every_format_names_the_lines_of_local_memory(spilling):
+def test_every_format_names_the_lines_of_local_memory_if_they_are_known(spilling):
+    unknown = with_lines(spilling, ())
+    assert "::warning" not in check_github(unknown)
+    assert "local memory" not in text(check_table(unknown))
+    assert check_json(unknown)["verdicts"][0]["local_lines"] == []
     assert [row.strip() for row in text(check_table(spilling)).splitlines()][4:6] == ["all  spills 0 → 84 B", WHERE]
     assert f"spills 0 → 84 B; {WHERE} |" in check_markdown(spilling)
     assert f">spills 0 → 84 B; {WHERE}<" in check_junit(spilling)
@@ -230,6 +213,9 @@ def test_each_line_of_local_memory_has_an_annotation(spilling):
         "::warning file=own/b.cu,line=5",
         "::warning file=own/b.cu,line=7",
     ]
+    accepted = check_github(replace(spilling, accepted="it is faster"))
+    assert "::warning" not in accepted
+    assert "::notice file=own/a.cuh,line=31," in accepted
     assert warnings[0].endswith(
         "title=local memory::60 %25 of the loads and stores of local memory in transpose/tiled (all): spills 0 → 84 B"
     )
@@ -237,20 +223,9 @@ def test_each_line_of_local_memory_has_an_annotation(spilling):
 
 def test_verdicts_with_one_line_share_its_annotation():
     both = [*kernels(), *kernels("naive")]
-    lines = [
-        line
-        for line in check_github(
-            with_lines(shown(both, [replace(one, facts=SPILLING, source="new") for one in both]), LINES[:1])
-        ).splitlines()
-        if line.startswith("::warning")
-    ]
-    (only,) = lines
+    check = with_lines(shown(both, [replace(one, facts=SPILLING, source="new") for one in both]), LINES[:1])
+    (only,) = (line for line in check_github(check).splitlines() if line.startswith("::warning"))
     assert "memory in transpose/naive (all): spills 0 → 84 B%0A100 %25 of" in only
-
-
-def test_lines_of_an_accepted_check_are_notices(spilling):
-    assert "::warning" not in check_github(replace(spilling, accepted="it is faster"))
-    assert "::notice file=own/a.cuh,line=31," in check_github(replace(spilling, accepted="it is faster"))
 
 
 def test_lines_of_several_architectures_are_added_up_and_many_lines_are_counted():
@@ -264,13 +239,6 @@ def test_lines_of_several_architectures_are_added_up_and_many_lines_are_counted(
     assert line.where == "local memory: a.cu:14 (37 %), a.cu:13 (28 %), a.cu:12 (20 %), 2 more lines (15 %)"
 
 
-def test_verdicts_without_lines_have_no_annotation_of_local_memory():
-    check = shown(kernels(), kernels(facts=SPILLING, source="new"))
-    assert "::warning" not in check_github(check)
-    assert "local memory" not in text(check_table(check))
-    assert check_json(check)["verdicts"][0]["local_lines"] == []
-
-
 def test_a_files_name_cannot_end_its_annotation(spilling):
     hostile = with_lines(spilling, (LocalLine(Path("a,line=1::x\n::error::owned 100%|*b*.cu"), 2, 1),))
     error, warning, last = check_github(hostile).splitlines()
@@ -282,31 +250,22 @@ def test_a_files_name_cannot_end_its_annotation(spilling):
     assert "\\|" in row
 
 
-def test_a_markdown_cell_escapes_pipes_and_line_ends():
-    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a | b\nc")
-    written = check_markdown(shown([], [failed]))
-    assert "| broken | `dot/tree` | sm_90 | a \\| b<br>c |  |" in written
-
-
 SAID = "k.cu(3): error: no `f<float>` for **x**, __global__ [a](b)\n<img src=x> & more"
 
 
-def test_markdown_shows_a_compilers_message_unchanged():
+def test_markdown_and_junit_show_a_compilers_message_unchanged_but_for_what_they_forbid():
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, SAID)
     wrong = Measurement(kernels()[0].case, "cpu", 0, Status.WRONG, reason=SAID)
     problem = SuiteError(SAID, path="bench.py")
     written = check_markdown(replace(shown([], [failed]), wrong=(wrong,), problems=(problem,), accepted=SAID))
-    assert [line.partition(" ")[0] for line in written.splitlines() if line] == [
-        "###",
-        "1",
-        "|",
-        "|---|---|---|---|---|",
-        "|",
-        "-",
-        "-",
-    ]
+    starts = [line.partition(" ")[0] for line in written.splitlines() if line]
+    assert starts == ["###", "1", "|", "|---|---|---|---|---|", "|", "-", "-"]
     assert not any(raw in written for raw in ("<float>", "**x**", "__global__", "[a]", "`f", "<img", "& more"))
     assert html.unescape(written).count(SAID.replace("\n", "<br>")) == 4
+    written = check_markdown(shown([], [replace(failed, reason="a | b\nc")]))
+    assert "| broken | `dot/tree` | sm_90 | a \\| b<br>c |  |" in written
+    root = ET.fromstring(check_junit(shown([], [replace(failed, reason="a\x1b[31mred\x00")])))  # noqa: S314 - our own
+    assert next(root.iter("failure")).text == "a␛[31mred␀"
 
 
 def test_junit_has_a_suite_for_each_architecture_and_the_failures(troubled):
@@ -316,20 +275,18 @@ def test_junit_has_a_suite_for_each_architecture_and_the_failures(troubled):
     assert {failure.get("type") for failure in root.iter("failure")} == {"regression", "broken"}
 
 
-def test_accepted_changes_do_not_fail(everywhere):
+def test_accepted_changes_do_not_fail_and_broken_kernels_do(everywhere):
     accepted = replace(everywhere, accepted="it is faster")
     root = ET.fromstring(check_junit(accepted))  # noqa: S314 - our own
     assert list(root.iter("failure")) == []
     assert {suite.get("failures") for suite in root} == {"0"}
     assert {tests.text for tests in root.iter("system-out")} == {f"regression: {CHANGED}"}
     assert check_github(accepted).startswith("::notice title=regression%3A transpose/tiled")
-
-
-def test_broken_kernels_fail_even_if_accepted():
+    assert text(check_table(accepted)).rstrip().endswith("accepted: it is faster")
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "no")
-    accepted = replace(shown([], [failed]), accepted="whatever")
-    assert "<failure" in check_junit(accepted)
-    assert check_github(accepted).startswith("::error ")
+    broken = replace(shown([], [failed]), accepted="whatever")
+    assert "<failure" in check_junit(broken)
+    assert check_github(broken).startswith("::error ")
 
 
 def test_junit_reports_missing_and_inconclusive_kernels():
@@ -343,26 +300,11 @@ def test_junit_reports_missing_and_inconclusive_kernels():
     assert next(root.iter("system-out")).text.startswith("inconclusive: ")
 
 
-def test_junit_replaces_characters_that_xml_forbids():
-    failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
-    root = ET.fromstring(check_junit(shown([], [failed])))  # noqa: S314 - our own
-    assert next(root.iter("failure")).text == "a␛[31mred␀"
-
-
 def test_json_has_the_facts_before_and_after(everywhere):
     (first, *_) = check_json(everywhere)["verdicts"]
     assert (first["baseline"]["registers"], first["found"]["registers"]) == (32, 64)
     assert first["found"]["instructions"] == {"global": 8, "integer": 30}
     assert {"fact": "registers", "before": 32, "after": 64, "better": False} in first["changes"]
     assert check_json(everywhere)["counts"] == {"regression": 6}
-
-
-def test_json_of_a_missing_kernel_has_only_the_baseline():
     (first, *_) = check_json(shown(kernels(), []))["verdicts"]
     assert (first["verdict"], first["found"]) == ("missing", None)
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(UsageError, match="cannot be written: No such file") as raised:
-        write_output(tmp_path / "missing" / "check.md", "text")
-    assert raised.value.cure

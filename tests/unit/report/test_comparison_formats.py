@@ -4,8 +4,6 @@ import csv
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-import pytest
-
 from perfsvc.model import Case, Cause, Judgement, Series, Verdict
 from perfsvc.report.export.comparison_formats import (
     CSV_COLUMNS,
@@ -75,37 +73,24 @@ def test_changed_series_stand_in_a_table_with_reasons_and_the_rest_is_folded():
         "| inconclusive | `transpose/padded[n=64]` | 0.0 % | -1.0 % to +3.0 % | 100.0 µs | 105.0 µs |  |\n\n"
         "</details>\n"
     )
-
-
-def test_nothing_is_folded_without_unchanged_series_and_baselines_are_named_without_a_base():
     text = markdown(SLOWER, base=None)
     assert "<details>" not in text
     assert "against the baseline of each series" in text
-
-
-def test_without_changes_no_table_is_unfolded():
     before, _, folded = markdown(SAME).partition("<details>")
     assert "|" not in before
     assert "unchanged" in folded
-
-
-def test_devices_are_named_if_there_are_several():
-    other = replace(SLOWER, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100"))
-    text = markdown(SLOWER, other)
+    text = markdown(SLOWER, replace(SLOWER, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100")))
     assert "| verdict | case | device |" in text
     assert "| NVIDIA H100 |" in text
 
 
-@pytest.mark.parametrize("evil", ["<img src=x onerror=alert(1)>", "**bold** @everyone #1", "a|b", "[link](http://x)"])
-def test_names_and_reasons_are_escaped(evil):
-    text = markdown(of("tiled", SLOWER, reason=evil), of(evil, SLOWER))
-    row = next(line for line in text.splitlines() if line.startswith("| **regression** | `transpose/" + evil[:1]))
-    assert f"`transpose/{evil}[n=64]`".replace("|", "\\|") in row
-    notes = "\n".join(line for line in text.splitlines() if line.startswith("- "))
-    assert not set("<>*@#[]") & set(notes.replace("&#", ""))
-
-
-def test_a_name_with_a_backtick_leaves_no_code_span():
+def test_names_and_reasons_are_escaped():
+    for evil in ["<img src=x onerror=alert(1)>", "**bold** @everyone #1", "a|b", "[link](http://x)"]:
+        text = markdown(of("tiled", SLOWER, reason=evil), of(evil, SLOWER))
+        row = next(line for line in text.splitlines() if line.startswith("| **regression** | `transpose/" + evil[:1]))
+        assert f"`transpose/{evil}[n=64]`".replace("|", "\\|") in row, evil
+        notes = "\n".join(line for line in text.splitlines() if line.startswith("- "))
+        assert not set("<>*@#[]") & set(notes.replace("&#", "")), evil
     assert code("a`b<i>") == "<code>a&#96;b&#60;i&#62;</code>"
 
 
@@ -130,9 +115,8 @@ def test_junit_has_a_suite_for_each_device_and_a_test_for_each_series():
     )
 
 
-@pytest.mark.parametrize(
-    ("verdict", "cause", "kind"),
-    [
+def test_junit_fails_what_fails_the_command():
+    for verdict, cause, kind in [
         (Verdict.REGRESSION, Cause.KERNEL, "failure"),
         (Verdict.REGRESSION, Cause.UNCONFIRMED, "failure"),
         (Verdict.REGRESSION, Cause.ENVIRONMENT, "system-out"),
@@ -140,11 +124,9 @@ def test_junit_has_a_suite_for_each_device_and_a_test_for_each_series():
         (Verdict.MISSING, None, "failure"),
         (Verdict.IMPROVEMENT, Cause.KERNEL, "system-out"),
         (Verdict.NEW, None, "system-out"),
-    ],
-)
-def test_junit_fails_what_fails_the_command(verdict, cause, kind):
-    (test,) = junit([replace(SLOWER, verdict=verdict, cause=cause)]).iter("testcase")
-    assert [element.tag for element in test] == [kind]
+    ]:
+        (test,) = junit([replace(SLOWER, verdict=verdict, cause=cause)]).iter("testcase")
+        assert [element.tag for element in test] == [kind], (verdict, cause, kind)
 
 
 def test_junit_of_a_comparison_replaces_characters_that_xml_forbids():
@@ -167,28 +149,17 @@ def test_csv_has_a_row_for_each_series_without_rounding_and_leaves_unknown_value
     first, second = csv_rows([exact, broken], [(SERIES, 0.03)])
     assert tuple(first) == CSV_COLUMNS
     assert (first["verdict"], first["cause"], first["ratio"]) == ("regression", "kernel", "1.0512345678901234")
-    assert (first["case"], first["point"], first["threshold"], first["baseline_run"]) == (
-        "transpose/tiled_TILE32[n=64]",
-        "n=64",
-        "0.03",
-        "5",
-    )
-    assert (second["verdict"], second["ratio"], second["threshold"], second["reason"]) == (
-        "broken",
-        "",
-        "",
-        "it crashed",
-    )
-
-
-def test_csv_names_noise_instead_of_a_regression():
+    assert (first["case"], first["point"]) == ("transpose/tiled_TILE32[n=64]", "n=64")
+    assert (first["threshold"], first["baseline_run"]) == ("0.03", "5")
+    assert (second["verdict"], second["reason"]) == ("broken", "it crashed")
+    assert second["ratio"] == second["threshold"] == ""
     (row,) = csv_rows([replace(SLOWER, cause=Cause.NOISE)])
     assert row["verdict"] == row["cause"] == "noise"
 
 
-@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1+1", "@SUM(A1)", "-2+3", "\tx", "\x1b[2J", "\u202eexe"])
-def test_a_text_in_csv_is_no_formula_and_has_no_hidden_sign(text):
-    hostile = replace(of("x", reason=text), series=replace(SERIES, case=Case(text, text), device_model=text))
-    (row,) = csv_rows([hostile])
-    values = [row[name] for name in ("benchmark", "variant", "case", "device_model", "reason")]
-    assert not [value for value in values if value[0] in "=+-@\t" or set(value) & set("\x1b\u202e")]
+def test_a_text_in_csv_is_no_formula_and_has_no_hidden_sign():
+    for text in ["=cmd|' /C calc'!A0", "+1+1", "@SUM(A1)", "-2+3", "\tx", "\x1b[2J", "\u202eexe"]:
+        hostile = replace(of("x", reason=text), series=replace(SERIES, case=Case(text, text), device_model=text))
+        (row,) = csv_rows([hostile])
+        values = [row[name] for name in ("benchmark", "variant", "case", "device_model", "reason")]
+        assert not [value for value in values if value[0] in "=+-@\t" or set(value) & set("\x1b\u202e")], text

@@ -1,10 +1,6 @@
 """What people and programs are shown of suspects that were measured again."""
 
-import io
 from dataclasses import replace
-
-import pytest
-from rich.console import Console
 
 from perfsvc.model import (
     CacheState,
@@ -22,6 +18,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.export.objects import confirmation_json
 from perfsvc.report.tables.confirmations import confirmations_table, counts
+from tests.unit.report.terminal import show
 
 CASE = Case("dot", "tree", (("n", 1000),))
 
@@ -49,20 +46,20 @@ def confirmation(cause, *, device="GPU-1", cache=CacheState.COLD, ratio=1.05, ve
 
 
 def shown(*confirmations):
-    console = Console(file=io.StringIO(), width=120)
-    console.print(confirmations_table(confirmations))
-    return console.file.getvalue()
+    return show(confirmations_table(confirmations))
 
 
 def test_a_row_shows_the_change_in_the_run_and_in_the_pairs():
     lines = [" ".join(line.split()) for line in shown(confirmation(Cause.KERNEL)).splitlines()]
     assert lines[2] == "kernel dot/tree[n=1000] +4.0 % +5.0 % +3.0 % to +7.0 % 1"
     assert "kernel dot/tree[n=1000]: because of kernel" in lines
-
-
-def test_a_suspect_that_was_not_measured_again_has_dashes():
     line = shown(confirmation(Cause.UNCONFIRMED, ratio=None, verdict=None)).splitlines()[2]
-    assert " ".join(line.split()) == "unconfirmed dot/tree[n=1000] +4.0 % – – 1"
+    assert " ".join(line.split()) == "unconfirmed dot/tree[n=1000] +4.0 % – – 1"  # it was not measured again
+    for causes, text in (
+        ("kernel toolchain", "2 confirmed, 0 cleared, 0 unconfirmed"),
+        ("noise environment unconfirmed", "0 confirmed, 2 cleared, 1 unconfirmed"),
+    ):
+        assert counts([confirmation(Cause(cause)) for cause in causes.split()]) == f"measured again: {text}"
 
 
 def test_device_and_cache_state_are_shown_only_if_they_matter():
@@ -71,17 +68,6 @@ def test_device_and_cache_state_are_shown_only_if_they_matter():
     assert "on NVIDIA H100 (GPU-1)" in both
     assert "on NVIDIA H100 (GPU-2)" in both
     assert "dot/tree[n=1000] warm" in both
-
-
-@pytest.mark.parametrize(
-    ("causes", "text"),
-    [
-        (["kernel", "toolchain"], "2 confirmed, 0 cleared, 0 unconfirmed"),
-        (["noise", "environment", "unconfirmed"], "0 confirmed, 2 cleared, 1 unconfirmed"),
-    ],
-)
-def test_confirmed_cleared_and_unconfirmed_are_counted(causes, text):
-    assert counts([confirmation(Cause(cause)) for cause in causes]) == f"measured again: {text}"
 
 
 def test_json_has_the_decision_and_each_side_run():

@@ -1,30 +1,25 @@
 """The words for what differs between the environments of two runs."""
 
-import pytest
-
 from perfsvc.model import Difference, FullEnvironment
 from perfsvc.report.environment import MOST_DIFFERENCES, difference_lines, heading, value_change
 from perfsvc.report.export.objects import comparison_json
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.environment import differences_table, environment_table
-from tests.unit.report.test_tables import show
+from tests.unit.report.terminal import show
 
 ECC = Difference("gpu.ecc", "on", "off", ("GPU-1", "GPU-2"))
 
 
-@pytest.mark.parametrize(
-    ("difference", "words"),
-    [
+def test_a_difference_shows_both_values_and_its_devices():
+    cases = [
         (ECC, "on → off (GPU-1, GPU-2)"),
         (Difference("host.kernel", "6.1", "6.2"), "6.1 → 6.2"),
         (Difference("host.cpu_limit", None, "2"), "unknown → 2"),
         (Difference("variable.CUDA_X", None, ""), "unset → empty"),
         (Difference("variable.CUDA_X", "1", None), "1 → unset"),
-    ],
-)
-def test_a_difference_shows_both_values_and_its_devices(difference, words):
-    assert value_change(difference) == words
+    ]
+    assert [value_change(difference) for difference, _ in cases] == [words for *_, words in cases]
 
 
 def test_many_differences_are_counted_and_their_command_is_named():
@@ -44,9 +39,7 @@ def test_a_comparison_without_a_known_environment_says_nothing_of_it():
     assert "environment" not in show(comparison_table(None, new, [], environment=EnvironmentDifferences(7, 9, ())))
     assert comparison_json(None, new, [])["environment"] is None
     found = comparison_json(None, new, [], environment=EnvironmentDifferences(7, 9, (ECC,)))["environment"]
-    assert found["differences"] == [
-        {"name": "gpu.ecc", "before": "on", "after": "off", "devices": ["GPU-1", "GPU-2"]},
-    ]
+    assert found["differences"] == [{"name": "gpu.ecc", "before": "on", "after": "off", "devices": ["GPU-1", "GPU-2"]}]
 
 
 def test_an_environment_lists_what_devices_share_and_then_each_device():

@@ -1,11 +1,7 @@
 """The cases of a finding in groups of the same reason at the same line."""
 
-import io
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import pytest
-from rich.console import Console
 
 from perfsvc.model import (
     CacheState,
@@ -25,6 +21,7 @@ from perfsvc.report import finding_words
 from perfsvc.report.explanations import explanation_groups, group_lines, short_why
 from perfsvc.report.export.objects import finding_json
 from perfsvc.report.tables.findings import MOST_GROUPS, finding_table, findings_table
+from tests.unit.report.terminal import show
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 SPILLS, CONFLICTS = ReasonKind.SPILLS, ReasonKind.BANK_CONFLICTS
@@ -61,9 +58,7 @@ def texts(*series):
 
 
 def drawn(renderable):
-    out = io.StringIO()
-    Console(file=out, width=200, no_color=True, highlight=False).print(renderable)
-    return [line.rstrip() for line in out.getvalue().splitlines()]
+    return [line.rstrip() for line in show(renderable, 200).splitlines()]
 
 
 def test_cases_with_the_same_reason_at_the_same_line_are_a_group_and_the_worst_group_comes_first():
@@ -73,31 +68,21 @@ def test_cases_with_the_same_reason_at_the_same_line_are_a_group_and_the_worst_g
         "transpose/s: register spills, transpose/tile.cuh:7 (1.5 times)",
         "transpose/t: bank conflicts, transpose/tile.cuh:32 (1.4 times)",
     ]
+    shared = [explained("v", 2.0, file="../shared/tile.cuh", benchmark=name) for name in ("transpose", "softmax")]
+    assert texts(*shared) == ["2 cases: bank conflicts, shared/tile.cuh:31 (2.0 times)"]
+    assert texts(explained("a", 2.0), explained("a", 1.5, SPILLS, 7, device="GPU-2")) == [
+        "transpose/a on GPU-1: bank conflicts, transpose/tile.cuh:31 (2.0 times)",
+        "transpose/a on GPU-2: register spills, transpose/tile.cuh:7 (1.5 times)",
+    ]
 
 
-def test_benchmarks_that_share_a_header_share_a_group():
-    first = explained("v", 2.0, file="../shared/tile.cuh")
-    other = explained("v", 2.0, file="../shared/tile.cuh", benchmark="softmax")
-    assert texts(first, other) == ["2 cases: bank conflicts, shared/tile.cuh:31 (2.0 times)"]
-
-
-@pytest.mark.parametrize(
-    ("series", "place"),
-    [
+def test_the_place_is_the_line_of_the_slower_side_or_else_the_opcode():
+    for series, place in [
         (explained("v", 2.0, file=None), ", LDS.U"),
         (explained("v", 2.0, line=0), ""),
         (explained("v", 2.0, factor=0.5), ", transpose/tile.cuh:31"),
-    ],
-    ids=["instruction", "no line", "of the slower side"],
-)
-def test_the_place_is_the_line_of_the_slower_side_or_else_the_opcode(series, place):
-    assert texts(series) == [f"transpose/v: bank conflicts{place} (2.0 times)"]
-
-
-def test_an_explanation_that_names_no_reason_says_so():
-    none = explained("v", 2.0)
-    none = replace(none, explanation=replace(none.explanation, reasons=()))
-    assert texts(none) == ["transpose/v: nothing that was counted accounts for it (2.0 times)"]
+    ]:
+        assert texts(series) == [f"transpose/v: bank conflicts{place} (2.0 times)"], (series, place)
 
 
 def test_small_slowdowns_are_in_per_cent_and_unknown_ones_are_left_out():
@@ -106,6 +91,11 @@ def test_small_slowdowns_are_in_per_cent_and_unknown_ones_are_left_out():
     ]
     unknown = replace(explained("a", 1.5), ratio=None)
     assert texts(unknown) == ["transpose/a: bank conflicts, transpose/tile.cuh:31"]
+    none = explained("v", 2.0)
+    none = replace(none, explanation=replace(none.explanation, reasons=()))
+    assert texts(none) == ["transpose/v: nothing that was counted accounts for it (2.0 times)"]
+    long = [explained("a", 2.0, file="f" * 10_000), failed("c", "x" * 100_000)]
+    assert max(map(len, texts(*long))) < 2500
 
 
 def test_a_case_is_counted_once_on_several_gpus_and_in_both_cache_states():
@@ -116,13 +106,6 @@ def test_a_case_is_counted_once_on_several_gpus_and_in_both_cache_states():
     fault = failed("a", "ncu is missing", device="GPU-4")
     assert texts(one, warm, second, unexplained, fault) == [
         "transpose/a: bank conflicts, transpose/tile.cuh:31 (2.2 times)"
-    ]
-
-
-def test_a_case_with_different_reasons_on_two_gpus_names_them():
-    assert texts(explained("a", 2.0), explained("a", 1.5, SPILLS, 7, device="GPU-2")) == [
-        "transpose/a on GPU-1: bank conflicts, transpose/tile.cuh:31 (2.0 times)",
-        "transpose/a on GPU-2: register spills, transpose/tile.cuh:7 (1.5 times)",
     ]
 
 
@@ -149,12 +132,6 @@ def test_the_headline_is_the_explanation_of_the_worst_explained_case():
     assert short_why(finding(explained("c", 2.0, SPILLS))) == "register spills, transpose/tile.cuh:31"
 
 
-def test_a_finding_with_one_explained_case_has_its_sentence_alone():
-    found = finding(explained("a", 2.0), moved("a", 2.0, device="GPU-2"))
-    assert group_lines(found) == []
-    assert sum("because of a" in line for line in drawn(finding_table(found, []))) == 1
-
-
 def test_the_list_has_the_headline_and_the_groups_and_a_finding_has_all_sentences():
     found = finding(explained("a", 2.0), explained("b", 1.9), failed("c", "it hangs"))
     listed, shown = drawn(findings_table([found])), drawn(finding_table(found, []))
@@ -170,9 +147,9 @@ def test_the_list_has_the_headline_and_the_groups_and_a_finding_has_all_sentence
         "    transpose/b: 1.9 × slower: because of b.",
         "  transpose/c: not explained: it hangs",
     ]
-
-
-def test_many_groups_are_counted_in_the_list():
+    found = finding(explained("a", 2.0), moved("a", 2.0, device="GPU-2"))
+    assert group_lines(found) == []  # one explained case has its sentence alone
+    assert sum("because of a" in line for line in drawn(finding_table(found, []))) == 1
     found = finding(*(explained(f"v{number}", 2.0, line=number) for number in range(1, MOST_GROUPS + 4)))
     assert "    and 3 more reasons" in drawn(findings_table([found]))
 
@@ -191,8 +168,3 @@ def test_json_has_the_groups_and_the_explanation_of_each_series():
         ("", "it hangs"),
         ("", ""),
     ]
-
-
-def test_long_names_and_reasons_are_shortened():
-    long = [explained("a", 2.0, file="f" * 10_000), failed("c", "x" * 100_000)]
-    assert max(map(len, texts(*long))) < 2500

@@ -1,11 +1,7 @@
 """Findings as people read them: which run every number is of, on wide and narrow terminals, and who did what when."""
 
-import io
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import pytest
-from rich.console import Console
 
 from perfsvc.model import (
     CacheState,
@@ -22,6 +18,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.export.objects import finding_json
 from perfsvc.report.tables.findings import finding_table, findings_table
+from tests.unit.report.terminal import show
 
 AT = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 GPU = "GPU-5e0f3c52-1111-2222-3333-444455556666"
@@ -31,9 +28,7 @@ FOUND = Finding(7, Cause.KERNEL, "1a2b3c4d5..6e7f8a9b0", 5, 9, FindingState.OPEN
 
 
 def drawn(renderable, width=120):
-    text = io.StringIO()
-    Console(file=text, width=width, no_color=True, highlight=False).print(renderable)
-    return [line.rstrip() for line in text.getvalue().splitlines()]
+    return [line.rstrip() for line in show(renderable, width).splitlines()]
 
 
 def test_every_number_names_its_runs():
@@ -49,60 +44,52 @@ def test_every_number_names_its_runs():
     assert lines[6].split() == row.split()
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost(width):
-    long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
-    found = replace(FOUND, moved=(MOVED, long), evidence="measured again in A/B pairs, " * 6, owner="ann")
-    events = [FindingEvent(1, 7, EventKind.COMMENTED, None, "ann", AT, "the new tiling spills " * 5)]
-    for shown in (findings_table([found]), finding_table(found, events)):
-        lines = drawn(shown, width)
-        assert max(map(len, lines)) <= width
-        assert sum("+20.0 %" in line for line in lines) == 2
+def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost():
+    for width in [40, 60, 80, 120]:
+        long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
+        found = replace(FOUND, moved=(MOVED, long), evidence="measured again in A/B pairs, " * 6, owner="ann")
+        events = [FindingEvent(1, 7, EventKind.COMMENTED, None, "ann", AT, "the new tiling spills " * 5)]
+        for shown in (findings_table([found]), finding_table(found, events)):
+            lines = drawn(shown, width)
+            assert max(map(len, lines)) <= width, width
+            assert sum("+20.0 %" in line for line in lines) == 2, width
 
 
-TWICE = replace(
-    FOUND,
-    moved=(
-        replace(MOVED, last_run=8),
-        replace(
-            MOVED,
-            step=2,
-            change=ChangeKind.AGAIN,
-            baseline_run=8,
-            baseline_s=1.2e-4,
-            candidate_s=1.5e-4,
-            ratio=1.25,
-            low=1.24,
-            high=1.26,
-            first_run=9,
-            root_cause="6e7f8a9b0..7f8a9b0c1",
-        ),
-    ),
+AGAIN = replace(
+    MOVED,
+    step=2,
+    change=ChangeKind.AGAIN,
+    first_run=9,
+    root_cause="6e7f8a9b0..7f8a9b0c1",
+    baseline_run=8,
+    baseline_s=1.2e-4,
+    candidate_s=1.5e-4,
+    ratio=1.25,
+    low=1.24,
+    high=1.26,
 )
+TWICE = replace(FOUND, moved=(replace(MOVED, last_run=8), AGAIN))
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 160])
-def test_each_row_of_a_series_that_moved_again_names_its_step(width):
-    lines = drawn(finding_table(TWICE, []), width)
-    assert max(map(len, lines)) <= width
-    changes = {step: next(line for line in lines if f"  {step}  " in line and " %" in line) for step in (1, 2)}
-    assert ("+20.0 %" in changes[1], "+25.0 %" in changes[2]) == (True, True)
-    text = " ".join(" ".join(lines).split())
-    assert "slower again (step 2) in run 9: 6e7f8a9b0..7f8a9b0c1" in text
-    assert "+50.0 % since run 3: 100.0 µs → 150.0 µs" in text
+def test_each_row_of_a_series_that_moved_again_names_its_step():
+    for width in [40, 80, 100, 160]:
+        lines = drawn(finding_table(TWICE, []), width)
+        assert max(map(len, lines)) <= width, width
+        changes = {step: next(line for line in lines if f"  {step}  " in line and " %" in line) for step in (1, 2)}
+        assert ("+20.0 %" in changes[1], "+25.0 %" in changes[2]) == (True, True), width
+        text = " ".join(" ".join(lines).split())
+        assert "slower again (step 2) in run 9: 6e7f8a9b0..7f8a9b0c1" in text, width
+        assert "+50.0 % since run 3: 100.0 µs → 150.0 µs" in text, width
 
 
-@pytest.mark.parametrize(
-    ("kinds", "words"),
-    [
+def test_the_heading_says_how_the_series_moved():
+    for kinds, words in [
         ((ChangeKind.REGRESSION, ChangeKind.AGAIN), "slower, in runs 5 to 9"),
         ((ChangeKind.AGAIN,), "slower again, in runs 5 to 9"),
         ((ChangeKind.REGRESSION, ChangeKind.TREND), "slower, by the trend of its history, in runs 5 to 9"),
-    ],
-)
-def test_the_heading_says_how_the_series_moved(kinds, words):
-    found = replace(FOUND, moved=tuple(replace(MOVED, change=kind) for kind in kinds))
-    assert drawn(findings_table([found]))[0] == f"7 open  {words}, cause: kernel"
+    ]:
+        found = replace(FOUND, moved=tuple(replace(MOVED, change=kind) for kind in kinds))
+        assert drawn(findings_table([found]))[0] == f"7 open  {words}, cause: kernel", (kinds, words)
 
 
 def test_the_list_shows_the_largest_changes_and_how_to_see_the_rest():
@@ -125,17 +112,14 @@ def test_a_gpu_is_named_once_and_each_of_several_is_named():
     assert sum("(GPU-2)" in line for line in several) == 1
 
 
-@pytest.mark.parametrize(
-    ("state", "by", "reason", "until", "message"),
-    [
+def test_a_state_shows_the_user_the_reason_and_the_end():
+    for state, by, reason, until, message in [
         (FindingState.RESOLVED, "", "back at its old level in run 9", None, "resolved at 2026-01-02 03:04: back at"),
         (FindingState.ACCEPTED, "ann", "exact", None, "accepted by ann at 2026-01-02 03:04: exact"),
         (FindingState.IGNORED, "ann", "", AT, "ignored until 2026-01-02 by ann at 2026-01-02 03:04"),
-    ],
-)
-def test_a_state_shows_the_user_the_reason_and_the_end(*, state, by, reason, until, message):
-    found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
-    assert any(line.strip().startswith(message) for line in drawn(findings_table([found])))
+    ]:
+        found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
+        assert any(line.strip().startswith(message) for line in drawn(findings_table([found]))), state
 
 
 def test_the_history_shows_each_event_with_time_and_user():
@@ -152,28 +136,16 @@ def test_json_of_a_finding_is_complete():
     faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
     event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
     result = finding_json(replace(FOUND, moved=(faster,)), [event])
-    assert (result["direction"], result["changes"], result["devices"]) == (
-        "faster",
-        ["step"],
-        {GPU: "NVIDIA H100 80GB HBM3"},
-    )
-    assert result["events"] == [
-        {
-            "id": 1,
-            "finding": 7,
-            "kind": "raised",
-            "run": 5,
-            "by": "",
-            "at": AT.isoformat(),
-            "text": "it stayed",
-            "night": None,
-        }
-    ]
+    assert (result["direction"], result["changes"]) == ("faster", ["step"])
+    assert result["devices"] == {GPU: "NVIDIA H100 80GB HBM3"}
+    raised = {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat()}
+    assert result["events"] == [raised | {"text": "it stayed", "night": None}]
 
 
 def test_a_slow_gpu_is_listed_with_its_evidence_and_no_cases():
     slow = replace(FOUND, cause=Cause.SLOW_GPU, root_cause="GPU-1 (NVIDIA H100) on host a", moved=(), evidence="+5 %")
-    console = Console(file=io.StringIO(), width=100)
-    console.print(findings_table([slow], {7: ""}))
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    assert lines[:3] == ["7 open  cause: slow gpu", "  GPU-1 (NVIDIA H100) on host a", "  +5 %"]
+    assert drawn(findings_table([slow], {7: ""}), 100)[:3] == [
+        "7 open  cause: slow gpu",
+        "  GPU-1 (NVIDIA H100) on host a",
+        "  +5 %",
+    ]

@@ -1,14 +1,12 @@
 """The quick layout of tables looks like the layout of rich."""
 
-from io import StringIO
-
-import pytest
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from perfsvc.report.tables.grid import Grid
+from tests.unit.report import terminal
 
 
 def rich_table() -> Table:
@@ -26,17 +24,20 @@ def filled(table: Table) -> Table:
     return table
 
 
-def printed(table: Table, width: int, *, colours: bool) -> str:
-    file = StringIO()
-    looks = {"force_terminal": colours, "color_system": "standard" if colours else None}
-    console = Console(file=file, width=width, markup=False, highlight=False, **looks)
-    console.print(table)
-    return file.getvalue()
+def printed(table: Table, width: int) -> str:
+    return terminal.show(table, width, markup=False)
 
 
-@pytest.mark.parametrize("width", [20, 44, 45, 46, 47, 48, 120])
-def test_a_grid_prints_what_a_table_of_rich_prints(width: int) -> None:
-    assert printed(filled(Grid()), width, colours=False) == printed(filled(rich_table()), width, colours=False)
+def looks(table: Table) -> list[tuple[str, str]]:
+    """Return each visible character with its style."""
+    text = Text.from_ansi(terminal.show(table, colour=True, markup=False))
+    styles = ((character, text.get_style_at_offset(Console(), at)) for at, character in enumerate(text.plain))
+    return [(character, str(style)) for character, style in styles if not character.isspace()]
+
+
+def test_a_grid_prints_what_a_table_of_rich_prints():
+    for width in [20, 44, 45, 46, 47, 48, 120]:
+        assert printed(filled(Grid()), width) == printed(filled(rich_table()), width)
 
 
 def test_a_grid_without_rows_prints_what_a_table_of_rich_prints() -> None:
@@ -44,35 +45,15 @@ def test_a_grid_without_rows_prints_what_a_table_of_rich_prints() -> None:
     for each in (grid, table):
         each.add_column("run", justify="right")
         each.add_column("label")
-    assert printed(grid, 80, colours=False) == printed(table, 80, colours=False)
-    assert printed(Grid(), 80, colours=False) == printed(rich_table(), 80, colours=False)
+    assert printed(grid, 80) == printed(table, 80)
+    assert printed(Grid(), 80) == printed(rich_table(), 80)
 
 
-def test_a_cell_of_several_lines_is_laid_out_by_rich() -> None:
-    grid, table = Grid(), rich_table()
+def test_styles_widths_and_cells_of_several_lines_are_those_of_rich() -> None:
+    grid, table, console = filled(Grid()), filled(rich_table()), Console(width=500)
+    assert looks(grid) == looks(table)
+    assert grid.natural_width() == table.__rich_measure__(console, console.options).maximum
     for each in (grid, table):
-        filled(each).add_row("one\ntwo", "x", "y", "z")
+        each.add_row("one\ntwo", "x", "y", "z")
     assert grid.natural_width() is None
-    assert printed(grid, 120, colours=False) == printed(table, 120, colours=False)
-
-
-def _looks(output: str) -> list[tuple[str, str]]:
-    """Return each visible character with its style."""
-    text = Text.from_ansi(output)
-    return [
-        (character, str(text.get_style_at_offset(Console(), at)))
-        for at, character in enumerate(text.plain)
-        if not character.isspace()
-    ]
-
-
-def test_each_character_has_the_style_that_rich_gives_it() -> None:
-    assert _looks(printed(filled(Grid()), 120, colours=True)) == _looks(
-        printed(filled(rich_table()), 120, colours=True)
-    )
-
-
-def test_the_natural_width_is_the_width_that_rich_measures() -> None:
-    table = filled(rich_table())
-    console = Console(width=500)
-    assert filled(Grid()).natural_width() == table.__rich_measure__(console, console.options).maximum  # type: ignore[attr-defined]
+    assert printed(grid, 120) == printed(table, 120)

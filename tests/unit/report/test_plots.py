@@ -16,37 +16,19 @@ from perfsvc.report.export.frames import frame, summary
 from perfsvc.report.plots import variants
 from perfsvc.report.plots.figure import TITLE
 from perfsvc.report.plots.variants import PlotPanel, VariantRate, panels
+from tests.unit.report import stored
 
 COPIED, READ = 2.9e12, 3.0e12
 
 
 def row(variant, variant_index, median_s, **changed):
     """Return a measurement of a benchmark that moves 6 MB."""
-    return {
-        "run": 1,
-        "device": "G",
-        "benchmark": "transpose",
-        "version": 1,
-        "case": f"transpose/{variant}",
-        "variant": variant,
-        "point": "n=2",
-        "cache": "cold",
-        "variant_index": variant_index,
-        "relative_to": "copy",
-        "replica": 0,
-        "status": "ok" if median_s else "skipped",
-        "reason": "",
-        "median_s": median_s,
-        "low_s": median_s,
-        "high_s": median_s,
-        "samples": 10,
-        "bandwidth_bytes_per_s": 6e6 / median_s if median_s else None,
-        "flops_per_s": None,
-        "peak": "memory" if median_s else None,
-        "peak_share": 6e6 / median_s / READ if median_s else None,
-        "copy_bytes_per_s": COPIED,
-        "read_bytes_per_s": READ,
-    } | changed
+    times = dict.fromkeys(("median_s", "low_s", "high_s"), median_s)
+    own = {"benchmark": "transpose", "case": f"transpose/{variant}", "variant": variant, "point": "n=2", "version": 1}
+    own |= {"variant_index": variant_index, "relative_to": "copy", "status": "ok" if median_s else "skipped"}
+    own |= {"bandwidth_bytes_per_s": 6e6 / median_s if median_s else None, "peak": "memory" if median_s else None}
+    own |= {"peak_share": 6e6 / median_s / READ if median_s else None, "read_bytes_per_s": READ}
+    return stored.ONE | times | own | {"copy_bytes_per_s": COPIED} | changed
 
 
 def panels_of(*rows):
@@ -84,12 +66,10 @@ def test_without_reference_and_peak_there_are_no_lines():
     assert (panel.relative_to, panel.relative_rate, panel.peak) == ("", None, None)
     assert panel.variants[0].relative_speed is None
     assert panel.top == pytest.approx(3e11)
-
-
-def test_a_peak_far_above_all_bars_is_not_drawn():
     (panel,) = panels_of(row("naive", 0, 8e-6))
-    assert panel.peak is None
+    assert panel.peak is None  # it is far above all bars
     assert panel.variants[0].peak_share == 0.25
+    assert panels_of(row("a", 0, None)) == panels_of(row("a", 0, 1e-5, bandwidth_bytes_per_s=None)) == []
 
 
 def test_arithmetic_cases_are_drawn_in_flops_with_the_peak_of_their_precision():
@@ -110,11 +90,6 @@ def test_each_point_and_cache_state_has_a_panel_and_both_cache_states_are_named(
         row("a", 0, 1e-5), row("a", 0, 1e-5, case="transpose/a[n=3]", point="n=3"), row("a", 0, 1e-5, cache="warm")
     )
     assert [(panel.point, panel.cache) for panel in found] == [("n=2", "cold"), ("n=2", "warm"), ("n=3", "cold")]
-
-
-def test_variants_without_a_rate_make_no_panel():
-    assert panels_of(row("a", 0, None)) == []
-    assert panels_of(row("a", 0, 1e-5, bandwidth_bytes_per_s=None)) == []
 
 
 # --- the picture -----------------------------------------------------------------------------------------------------
@@ -162,50 +137,39 @@ def texts_of(*drawn):
     return figure, {text: text.get_window_extent(renderer) for text in shown}
 
 
-def test_every_variant_has_its_numbers():
+def test_every_variant_has_its_numbers_and_long_and_odd_names_are_whole():
     _, places = texts_of(MATMUL, COPY, TINY)
     written = [text.get_text() for text in places]
-    for text in (
-        *TITLES,
-        *("matmul", "m=4096, n=4096, k=4096", "naive", "6.54 TFLOP/s", "0.13×", "wrong", "51.1 TFLOP/s", "TFLOP/s"),
-        *("constant_memory", "n=67108864, index=divergent warm", "44.0 MB/s", "<1 %", "2.75 TB/s", "0.97×", "93 %"),
-        *(
-            "% of peak",
-            "vs copy",
-            "vs cublas",
-            "peak, 2.97 TB/s",
-            "FP32 peak, 66.4 TFLOP/s",
-            "77 % FP32",
-            "copy",
-            "cublas",
-            "skipped",
-            "$x_1$",
-            "12.0 B/s",
-        ),
-    ):
-        assert text in written, text
-
-
-def test_the_legend_names_a_reference_variant_that_begins_with_an_underscore():
-    """Matplotlib leaves such labels out of a legend that it makes by itself, and before 3.10 out of every legend."""
+    of_matmul = [
+        "matmul",
+        "m=4096, n=4096, k=4096",
+        "naive",
+        "6.54 TFLOP/s",
+        "0.13×",
+        "wrong",
+        "51.1 TFLOP/s",
+        "TFLOP/s",
+    ]
+    of_matmul += ["vs cublas", "FP32 peak, 66.4 TFLOP/s", "77 % FP32", "cublas"]
+    of_copy = ["constant_memory", "n=67108864, index=divergent warm", "44.0 MB/s", "<1 %", "2.75 TB/s", "0.97×", "93 %"]
+    of_copy += ["% of peak", "vs copy", "peak, 2.97 TB/s", "copy", "skipped", "$x_1$", "12.0 B/s"]
+    assert {*TITLES, *of_matmul, *of_copy} <= set(written)
+    # Matplotlib leaves labels that begin so out of a legend that it makes itself, and before 3.10 out of every legend.
     _, places = texts_of(replace(COPY, relative_to="_copy"))
     assert [text.get_text() for text in places].count("_copy") == 1
-
-
-@pytest.mark.parametrize("drawn", [(MATMUL,), (COPY,), (TINY,), (COPY, MATMUL, TINY)])
-def test_no_text_is_cut_off_and_no_texts_overlap(drawn):
-    figure, places = texts_of(*drawn)
-    whole = figure.bbox
-    for text, place in places.items():
-        assert whole.x0 <= place.x0 <= place.x1 <= whole.x1, text.get_text()
-        assert whole.y0 <= place.y0 <= place.y1 <= whole.y1, text.get_text()
-    for (one, first), (other, second) in combinations(places.items(), 2):
-        assert not first.overlaps(second), (one.get_text(), other.get_text())
-
-
-def test_a_long_gpu_name_fits():
     figure = variants._draw([TINY], "A" * 200, "run 1")
     assert figure.get_figwidth() > variants._text_width("A" * 200, TITLE)
+
+
+def test_no_text_is_cut_off_and_no_texts_overlap():
+    for drawn in ((TINY,), (COPY, MATMUL, TINY)):
+        figure, places = texts_of(*drawn)
+        whole = figure.bbox
+        for text, place in places.items():
+            assert whole.x0 <= place.x0 <= place.x1 <= whole.x1, text.get_text()
+            assert whole.y0 <= place.y0 <= place.y1 <= whole.y1, text.get_text()
+        for (one, first), (other, second) in combinations(places.items(), 2):
+            assert not first.overlaps(second), (one.get_text(), other.get_text())
 
 
 def test_bars_are_as_long_as_their_rates_and_the_reference_has_its_colour():
@@ -218,54 +182,42 @@ def test_bars_are_as_long_as_their_rates_and_the_reference_has_its_colour():
     assert [line.get_xdata()[0] for line in axes.lines] == [COPY.relative_rate, COPY.peak]
 
 
-@pytest.mark.parametrize(("name", "begins"), [("x.svg", b"<?xml"), ("x.PNG", b"\x89PNG"), ("x.pdf", b"%PDF")])
-def test_the_same_panels_give_the_same_file(tmp_path, name, begins, monkeypatch):
-    first, second = tmp_path / "1" / name, tmp_path / "2" / name
-    for path in (first, second):
-        path.parent.mkdir()
-        variants.write([MATMUL, COPY], *TITLES, path)
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # what is not left to us would say another time now
-    assert first.read_bytes() == second.read_bytes()
-    assert first.read_bytes().startswith(begins)
-
-
-def test_an_svg_has_no_date_and_contains_its_glyphs(tmp_path):
-    variants.write([MATMUL], *TITLES, tmp_path / "x.svg")
-    text = (tmp_path / "x.svg").read_text()
-    assert "<dc:date>" not in text
-    assert "font-family" not in text
-    assert re.search("<!-- cublas -->", text)
-
-
-def test_matplotlib_settings_of_the_user_change_nothing(tmp_path):
+def test_the_same_panels_give_the_same_file_whatever_the_users_settings(tmp_path, monkeypatch):
     import matplotlib as mpl
 
-    variants.write([MATMUL], *TITLES, tmp_path / "1.svg")
-    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "svg.fonttype": "none"}):
-        variants.write([MATMUL], *TITLES, tmp_path / "2.svg")
-        assert mpl.rcParams["font.size"] == 30
-    assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
+    for suffix, begins in {"svg": b"<?xml", "PNG": b"\x89PNG", "pdf": b"%PDF"}.items():
+        first, second = tmp_path / f"1.{suffix}", tmp_path / f"2.{suffix}"
+        drawn = [COPY if suffix == "svg" else TINY]
+        variants.write(drawn, *TITLES, first)
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # what is not left to us would say another time now
+        with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "svg.fonttype": "none"}):
+            variants.write(drawn, *TITLES, second)
+            assert mpl.rcParams["font.size"] == 30
+        assert first.read_bytes() == second.read_bytes(), suffix
+        assert first.read_bytes().startswith(begins)
+    text = (tmp_path / "1.svg").read_text()
+    assert "<dc:date>" not in text
+    assert "font-family" not in text  # it contains its glyphs
+    assert re.search("<!-- one_thread -->", text)
 
 
-@pytest.mark.parametrize("name", ["x", "x.jpg", "x.svg.gz"])
-def test_a_file_name_without_a_known_suffix_is_refused(tmp_path, name):
-    with pytest.raises(UsageError, match="has no suffix of a picture") as refused:
-        variants.write([MATMUL], *TITLES, tmp_path / name)
-    assert ".svg, .pdf, .png" in refused.value.cure
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path):
+def test_a_file_name_without_a_known_suffix_and_a_file_that_cannot_be_written_are_refused(tmp_path):
+    for name in ("x", "x.jpg", "x.svg.gz"):
+        with pytest.raises(UsageError, match="has no suffix of a picture") as refused:
+            variants.write([TINY], *TITLES, tmp_path / name)
+        assert ".svg, .pdf, .png" in refused.value.cure
     with pytest.raises(UsageError, match=r"no_folder/x\.svg cannot be written"):
-        variants.write([MATMUL], *TITLES, tmp_path / "no_folder" / "x.svg")
+        variants.write([TINY], *TITLES, tmp_path / "no_folder" / "x.svg")
 
 
-@pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
-def test_a_full_disk_keeps_the_earlier_picture(tmp_path, full_disk, kind):
-    picture = tmp_path / f"x.{kind}"
-    picture.write_text("old")
-    with pytest.raises(InfrastructureError, match=f"x.{kind} cannot be written: No space left on device"):
-        variants.write([MATMUL], *TITLES, picture)
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(picture.name, "old")]
+def test_a_full_disk_keeps_the_earlier_picture(tmp_path, full_disk):
+    for kind in ("svg", "pdf", "png"):
+        picture = tmp_path / f"x.{kind}"
+        picture.write_text("old")
+        with pytest.raises(InfrastructureError, match=f"x.{kind} cannot be written: No space left on device"):
+            variants.write([TINY], *TITLES, picture)
+        assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(picture.name, "old")]
+        picture.unlink()
 
 
 def test_without_matplotlib_the_error_has_a_cure(tmp_path, monkeypatch):

@@ -1,14 +1,11 @@
 """What a profiler counted, and why a case takes longer, as a person reads it."""
 
-import io
 from dataclasses import replace
-
-import pytest
-from rich.console import Console
 
 from perfsvc.model import Case, CaseExplanation, Profile, ProfileResult, ProfilerRule, Reason, ReasonKind
 from perfsvc.report.export.objects import plain
 from perfsvc.report.tables.profiles import explanation_lines, profile_table, profiled_value
+from tests.unit.report.terminal import show
 
 CASE = Case("transpose", "tiled", (("n", 4096),))
 METRICS = {"duration_s": 8.611e-5, "sm_clock_hz": 1.992e9, "shared_bank_conflicts": 16420551.0, "tensor_active": None}
@@ -30,15 +27,8 @@ CONFLICTS = Reason(ReasonKind.BANK_CONFLICTS, 1.0, "1 → 32")
 EXPLAINED = CaseExplanation(CASE, "GPU-1", "NVIDIA H100", 1, 2, "2.0 × slower: bank conflicts.", (CONFLICTS,), 2.0)
 
 
-def show(renderable, width=100):
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False, _environ={}).print(renderable)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
+def test_a_metric_is_written_in_the_unit_of_its_name_and_an_uncounted_one_as_a_dash():
+    cases = [
         ("duration_s", 8.611e-5, "86.11 µs"),
         ("sm_clock_hz", 1.992e9, "1.992 GHz"),
         ("dram_read_bytes", 64 * 2.0**20, "64 MiB"),
@@ -51,10 +41,8 @@ def show(renderable, width=100):
         ("waves", 15.515, "15.52"),
         ("registers", 0.0, "0"),
         ("tensor_throughput", None, "–"),
-    ],
-)
-def test_a_metric_is_written_in_the_unit_of_its_name_and_an_uncounted_one_as_a_dash(name, value, text):
-    assert profiled_value(name, value) == text
+    ]
+    assert [profiled_value(name, value) for name, value, _ in cases] == [text for *_, text in cases]
 
 
 def test_a_profile_shows_its_kernel_every_metric_and_every_rule():
@@ -63,26 +51,20 @@ def test_a_profile_shows_its_kernel_every_metric_and_every_rule():
     assert lines[2] == "ncu 2025.3, set full, 7.000 s"
     assert {line.split()[0] for line in lines if line} >= METRICS.keys()
     assert lines[-1] == "SharedMemoryConflicts (up to 84 %): 32-way"
-
-
-@pytest.mark.parametrize("width", [40, 80, 160])
-def test_no_line_is_wider_than_the_terminal(width):
-    assert max(map(len, show(profile_table(PROFILED), width).splitlines())) <= width
-
-
-def test_a_missing_profile_shows_the_reason():
+    for width in (40, 80, 160):
+        assert max(map(len, show(profile_table(PROFILED), width).splitlines())) <= width
     failed = replace(PROFILED, profile=None, reason="the driver lets this user read no counters")
     assert show(profile_table(failed)) == f"{CASE}: no profile: the driver lets this user read no counters\n"
 
 
-def test_an_explanation_is_a_sentence_with_its_evidence_below():
+def test_an_explanation_is_a_sentence_with_its_evidence_below_or_the_reason_why_it_is_missing():
     assert show(explanation_lines([EXPLAINED])).splitlines() == [
         "why transpose/tiled[n=4096]: 2.0 × slower: bank conflicts.",
         "  bank conflicts 100 %: 1 → 32",
     ]
-
-
-def test_several_devices_are_told_apart():
+    blind = replace(EXPLAINED, sentence="", reasons=(), reason="ncu is missing; install it")
+    missing = "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
+    assert show(explanation_lines([blind])) == missing
     out = show(explanation_lines([EXPLAINED, replace(EXPLAINED, device="GPU-2", profiles=(3, 4))]), 160)
     assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("why")] == [
         f"why {CASE} on NVIDIA H100 (GPU-{number})" for number in (1, 2)
@@ -100,13 +82,6 @@ def test_gpus_that_share_an_explanation_share_its_line():
         "why transpose/naive[n=4096] on NVIDIA H100 (GPU-1): 2.0 × slower: bank conflicts.",
         "  bank conflicts 100 %: 1 → 32",
     ]
-
-
-def test_a_missing_explanation_shows_the_reason():
-    blind = replace(EXPLAINED, sentence="", reasons=(), reason="ncu is missing; install it")
-    assert (
-        show(explanation_lines([blind])) == "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
-    )
 
 
 def test_json_has_the_parts_of_the_case():

@@ -1,7 +1,5 @@
 """The reasons of an explanation as lines of text."""
 
-import pytest
-
 from perfsvc.model import HotLine, Reason, ReasonKind, SourceLine
 from perfsvc.report.explanations import place, reason_lines
 
@@ -17,19 +15,10 @@ def test_a_reason_has_a_line_of_its_own_and_a_line_for_each_place_of_the_candida
         "after: 61 % of the excess passes at tile.cu:22  t += a[i];  (changed)",
         "after: 100 % of the excess passes at tile.cu:21  t += a[i];",
     ]
-
-
-def test_the_places_of_the_baseline_are_shown_if_the_candidate_has_none():
-    assert reason_lines([CONFLICTS])[1:] == ["before: 100 % of the excess passes at tile.cu:21  t += a[i];"]
-
-
-def test_a_reason_that_follows_from_another_has_no_places():
     stalls = Reason(ReasonKind.STALLS, 0.5, "short", follows=ReasonKind.BANK_CONFLICTS, counted="samples", after=(NEW,))
-    assert reason_lines([CONFLICTS, stalls])[2:] == ["longer stalls 50 %: short"]
-
-
-@pytest.mark.parametrize(
-    "line", [HotLine(1.0, "x" * 10_000, 3), HotLine(1.0, "", 1, SourceLine("f" * 999, 1), "x" * 999)]
-)
-def test_long_places_are_shortened(line):
-    assert len(place(line)) < 500
+    assert reason_lines([CONFLICTS, stalls])[1:] == [  # the candidate has no place; the other reason's are not its own
+        "before: 100 % of the excess passes at tile.cu:21  t += a[i];",
+        "longer stalls 50 %: short",
+    ]
+    for line in (HotLine(1.0, "x" * 10_000, 3), HotLine(1.0, "", 1, SourceLine("f" * 999, 1), "x" * 999)):
+        assert len(place(line)) < 500, line

@@ -1,14 +1,11 @@
 """Stored measurements become the rows of a run's table."""
 
-import io
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from perfsvc import judge, units
 from perfsvc.model import CacheState, Case, Judgement, Level, Peak, Series, Status, Verdict
@@ -17,6 +14,7 @@ from perfsvc.report.results import run_report
 from perfsvc.report.rows import ResultRow, RunReport
 from perfsvc.report.tables.run import run_table, run_tables
 from perfsvc.report.wording import spread
+from tests.unit.report import stored, terminal
 
 MEDIANS = (1e-5, 2e-5, 4e-5)
 CASE = Case("dot", "tree", (("n", 4096),))
@@ -26,55 +24,14 @@ KEY = ("GPU-1", CASE.id, CacheState.COLD)
 
 def columns(**changed: list[Any]) -> dict[str, list[Any]]:
     """Return three replicas of a case that also returns a metric."""
-    same = {
-        "run": 7,
-        "label": "nightly",
-        "commit": "0123456789abcdef",
-        "host": "box",
-        "started_at": datetime(2026, 11, 21, 9, 30, tzinfo=UTC),
-        "device": "GPU-1",
-        "device_kind": "cuda",
-        "device_model": "NVIDIA H100",
-        "case": "dot/tree[n=4096]",
-        "benchmark": "dot",
-        "variant": "tree",
-        "point": "n=4096",
-        "version": 1,
-        "cache": "cold",
-        "status": "ok",
-        "reason": "",
-        "cure": "",
-        "low_s": 1e-5,
-        "high_s": 4e-5,
-        "samples": 100,
-        "flops_per_s": None,
-        "max_error": 1e-7,
-        "mean_error": 1e-8,
-        "metrics": {"hops": 3.0},
-        "warmup": 11,
-        "note": "",
-        "stopped": "precision",
-        "slowdowns": "",
-        "rejected_batches": 0,
-        "sm_clock_hz": 1.98e9,
-        "temperature_c": 54.0,
-        "power_w": 412.0,
-        "noise_within": 0.004,
-        "noise_between": 0.001,
-        "noise_places": 0.002,
-        "lowest_place_s": 0.99,
-        "highest_place_s": 1.01,
-        "copy_bytes_per_s": 4e12,
-        "read_bytes_per_s": 3e12,
-    }
+    same = {"run": 7, "label": "nightly", "host": "box", "version": 1, "cure": "", "metrics": {"hops": 3.0}}
     own = {
         "replica": [0, 1, 2],
         "median_s": list(MEDIANS),
         "bandwidth_bytes_per_s": [6e7 / median for median in MEDIANS],
-        "peak": ["memory"] * 3,
         "peak_share": [6e7 / median / 4e12 for median in MEDIANS],
     }
-    return {name: [value] * 3 for name, value in same.items()} | own | changed
+    return stored.columns(3, **{name: [value] * 3 for name, value in same.items()} | own | changed)
 
 
 def together(*parts: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -92,9 +49,7 @@ def only_row(of: dict[str, list[Any]], *judgements: Judgement) -> ResultRow:
 
 
 def show(shown: RunReport, width: int = 120) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False, _environ={}).print(run_table(shown))
-    return out.getvalue()
+    return terminal.show(run_table(shown), width)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -125,47 +80,13 @@ def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
     assert row.median_s == pytest.approx(verdict.baseline_s * verdict.ratio)
 
 
-def test_a_row_has_its_speed_relative_to_the_reference_variant_at_its_point_and_in_its_cache_state() -> None:
-    def variant(name: str, point: str, cache: str, seconds: float) -> dict[str, list[Any]]:
-        case = f"dot/{name}[{point}]"
-        changed = {"variant": name, "point": point, "case": case, "cache": cache, "relative_to": "copy"}
-        return columns(**{key: [value] * 3 for key, value in changed.items()}, median_s=[seconds] * 3)
-
-    found = report(
-        together(
-            variant("tree", "n=4", "cold", 4.0),
-            variant("tree", "n=4", "warm", 2.0),
-            variant("copy", "n=4", "cold", 1.0),
-            variant("tree", "n=8", "cold", 1.0),
-        )
-    )
-    speeds = {(row.case.id, row.cache.value): (row.relative_to, row.relative_speed) for row in found.rows}
-    assert speeds == {
-        ("dot/tree[n=4]", "cold"): ("copy", 0.25),
-        ("dot/tree[n=4]", "warm"): ("copy", None),
-        ("dot/copy[n=4]", "cold"): ("copy", 1.0),
-        ("dot/tree[n=8]", "cold"): ("copy", None),
-    }
-
-
-def test_nothing_is_compared_with_a_wrong_reference_variant() -> None:
-    tree = columns(relative_to=["copy"] * 3)
-    copy = tree | {name: [value] * 3 for name, value in {"variant": "copy", "case": "dot/copy[n=4096]"}.items()}
-    rows = report(together(tree, copy | {"status": ["ok", "wrong", "ok"]})).rows
-    assert {(row.case.variant, row.relative_to, row.relative_speed) for row in rows} == {
-        ("tree", "copy", None),
-        ("copy", "copy", None),
-    }
-
-
-@pytest.mark.parametrize("samples", [1, 0])
-def test_one_sample_has_no_interval_and_one_replica_has_its_own(samples: int) -> None:
-    single = {name: values[:1] for name, values in columns(samples=[samples] * 3).items()}
-    row = only_row(single)
-    assert (row.median_s, row.low_s, row.high_s) == (pytest.approx(1e-5), None, None)
-    assert "±" not in show(report(single))
-    row = only_row({name: values[:1] for name, values in columns().items()})
-    assert (row.median_s, row.low_s, row.high_s) == pytest.approx((1e-5, 1e-5, 4e-5))
+def test_one_sample_has_no_interval_and_one_replica_has_its_own():
+    for samples, interval in ((1, (None, None)), (0, (None, None)), (100, pytest.approx((1e-5, 4e-5)))):
+        single = {name: values[:1] for name, values in columns(samples=[samples] * 3).items()}
+        row = only_row(dict(single))
+        assert row.median_s == pytest.approx(1e-5)
+        assert (row.low_s, row.high_s) == interval, samples
+        assert ("±" in show(report(single))) is (samples > 1)
 
 
 def test_the_worst_replica_gives_status_reason_and_cure_and_no_time() -> None:
@@ -176,6 +97,9 @@ def test_the_worst_replica_gives_status_reason_and_cure_and_no_time() -> None:
     )
     assert (row.status, row.reason, row.cure) == (Status.WRONG, "out differs", "fix the kernel")
     assert (row.median_s, row.replicas, row.bandwidth_bytes_per_s) == (None, 1, None)
+    text = show(report(columns(status=["ok", "wrong", "ok"], reason=["", "out differs", ""])))
+    assert "✗ dot/tree[n=4096] wrong: out differs" in text
+    assert "µs" not in text
 
 
 def test_metrics_have_their_level_and_its_interval() -> None:
@@ -208,12 +132,6 @@ def test_a_missing_case_has_a_row_of_its_own() -> None:
     assert (row.case, row.judgement) == (CASE, None)
     assert (missing.case.variant, missing.status, missing.reason) == ("gone", None, "run 1 has it")
     assert (missing.judgement, missing.median_s, missing.replicas, missing.device_kind) == (gone, None, 0, "cuda")
-
-
-def test_rows_come_in_the_order_of_the_suite() -> None:
-    tree = columns(variant_index=[0] * 3)
-    atomic = columns(variant_index=[1] * 3, variant=["atomic"] * 3, case=["dot/atomic[n=4096]"] * 3)
-    assert [row.case.variant for row in report(together(atomic, tree)).rows] == ["tree", "atomic"]
 
 
 def test_each_cache_state_has_a_row_with_its_own_noise_and_level() -> None:
@@ -282,32 +200,21 @@ def test_a_run_is_shown_with_the_verdicts_on_its_time_and_on_its_metric() -> Non
     )
 
 
-def test_a_case_that_is_not_ok_is_shown_with_its_reason_and_without_a_time() -> None:
-    text = show(report(columns(status=["ok", "wrong", "ok"], reason=["", "out differs", ""])))
-    assert "✗ dot/tree[n=4096] wrong: out differs" in text
-    assert "µs" not in text
-
-
 def test_a_run_without_measurements_says_so() -> None:
     nothing = report({name: [] for name in columns()})
     assert show(nothing) == "run 7: nothing measured\n"
-    out = io.StringIO()
-    Console(file=out, width=120, _environ={}).print(run_tables([]))
-    assert out.getvalue() == "nothing measured\n"
+    assert terminal.show(run_tables([])) == "nothing measured\n"
 
 
-@pytest.mark.parametrize(
-    ("noise", "within", "between", "notes"),
-    [
+def test_the_times_at_several_places_are_noted_if_they_differ_much_and_more_than_noise():
+    for noise, within, between, notes in [
         (0.05, 0.004, 0.001, ("109.0 µs to 127.0 µs, depending on where its arrays lie",)),
         (0.05, None, None, ("109.0 µs to 127.0 µs, depending on where its arrays lie",)),
         (0.009, 0.004, 0.001, ()),
         (None, 0.004, 0.001, ()),
         (0.05, 0.06, 0.001, ()),
         (0.05, 0.004, 0.3, ()),
-    ],
-)
-def test_the_times_at_several_places_are_noted_if_they_differ_much_and_more_than_noise(noise, within, between, notes):
-    noises = {"noise_within": [within] * 3, "noise_between": [between] * 3, "noise_places": [noise] * 3}
-    of = columns(**noises, lowest_place_s=[109e-6] * 3, highest_place_s=[127e-6] * 3, note=[""] * 3)
-    assert only_row(of).notes == notes
+    ]:
+        noises = {"noise_within": [within] * 3, "noise_between": [between] * 3, "noise_places": [noise] * 3}
+        of = columns(**noises, lowest_place_s=[109e-6] * 3, highest_place_s=[127e-6] * 3, note=[""] * 3)
+        assert only_row(of).notes == notes, (noise, within, between, notes)

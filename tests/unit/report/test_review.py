@@ -5,8 +5,6 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import jsonschema
-import pytest
 from markdown_it import MarkdownIt
 
 from perfsvc.errors import SuiteError
@@ -25,61 +23,6 @@ FASTER = Remark("improvement", "notice", "improvement: dot/wide[n=4]", "dot/wide
 MEMORY = Remark(LOCAL, "warning", "local memory", "k/dot.cu:5", "60 % of the loads", "k/dot.cu", 5, "0d")
 REVIEW = Review("compare", False, "1 regression", "a against b", (SLOWER, MAYBE, FASTER, MEMORY), ("1 skipped",))
 COMMIT = "0123456789" * 4
-
-
-def object_of(properties, optional=()):
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name in properties if name not in optional],
-        "additionalProperties": False,
-    }
-
-
-TEXT, COUNT = {"type": "string", "minLength": 1}, {"type": "integer", "minimum": 0}
-LOCATION = object_of(
-    {
-        "physicalLocation": object_of(
-            {
-                "artifactLocation": object_of(
-                    {"uri": {"type": "string", "format": "uri-reference"}, "uriBaseId": TEXT}
-                ),
-                "region": object_of({"startLine": {"type": "integer", "minimum": 1}}),
-            }
-        )
-    }
-)
-RESULT = object_of(
-    {
-        "ruleId": TEXT,
-        "ruleIndex": COUNT,
-        "level": {"enum": ["none", "note", "warning", "error"]},
-        "message": object_of({"text": TEXT}),
-        "partialFingerprints": {"type": "object", "additionalProperties": TEXT},
-        "locations": {"type": "array", "items": LOCATION},
-    },
-    optional=("locations",),
-)
-RULE = object_of({"id": TEXT, "shortDescription": object_of({"text": TEXT})})
-DRIVER = object_of(
-    {"name": TEXT, "semanticVersion": TEXT, "rules": {"type": "array", "items": RULE, "uniqueItems": True}}
-)
-RUN = object_of(
-    {
-        "tool": object_of({"driver": DRIVER}),
-        "automationDetails": object_of({"id": TEXT}),
-        "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-        "results": {"type": "array", "items": RESULT},
-    }
-)
-SARIF = object_of(
-    {
-        "$schema": {"type": "string", "format": "uri"},
-        "version": {"const": "2.1.0"},
-        "runs": {"type": "array", "items": RUN},
-    }
-)
-"""The parts of the schema of SARIF 2.1.0 that perfsvc writes."""
 
 
 def hostile(payload):
@@ -138,87 +81,119 @@ def test_fingerprints_do_not_depend_on_the_size_of_a_change_and_are_unique():
     assert len(set(fingerprints(*rows))) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "kernel", "line"),
-    [
+def test_the_line_of_a_kernel(tmp_path):
+    for name, text, kernel, line in [
         ("a.cu", "// scale\n\n__global__ void scale(int n) {}\n", "scale", 3),
         ("a.cu", "\nvoid scale (int n) {}\n", "a.cu:scale", 2),
         ("a.cu", "\ntemplate <int N> void scale(int n) {}\n", "scale<256>", 2),
         ("a.cu", "\nvoid rescale(int n) {}\n", "scale", 1),
         ("a.py", "x = scale(1)\ndef scale(n): ...\n", "scale BLOCK=64 num_warps=4", 2),
         ("a.cu", "", "a(", 1),
-    ],
-)
-def test_the_line_of_a_kernel(tmp_path, name, text, kernel, line):
-    (tmp_path / name).write_text(text)
-    assert kernel_line(tmp_path / name, kernel) == line
+    ]:
+        (tmp_path / name).write_text(text)
+        assert kernel_line(tmp_path / name, kernel) == line, (name, text, kernel, line)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("review", EVERY)
-def test_sarif_is_valid_and_has_errors_and_warnings_at_their_lines(review):
-    written = json.loads(json_text(review_sarif(review)))
-    jsonschema.validate(written, SARIF, format_checker=jsonschema.FormatChecker())
-    (run,) = written["runs"]
-    assert [(result["ruleId"], result["level"]) for result in run["results"]] == [
-        ("regression", "error"),
-        ("inconclusive", "warning"),
-    ]
-    assert [run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] for result in run["results"]] == [
-        "regression",
-        "inconclusive",
-    ]
-    for result in run["results"]:
-        text = result["message"]["text"]
-        assert not re.search(r"\[[^\]]*\]\(", text)
-        assert not re.search(r"(?<!\{)(?:\{\{)*\{\d", text)
-        assert "\x1b" not in text
-        assert "\u202e" not in text
+def shape(value):
+    """Return a value of JSON with ``text`` for each text that is not empty."""
+    if isinstance(value, dict):
+        return {name: shape(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [shape(part) for part in value]
+    return "text" if isinstance(value, str) and value else value
+
+
+def sarif(review):
+    return json.loads(json_text(review_sarif(review)))
+
+
+def test_sarif_has_errors_and_warnings_at_their_lines_and_the_same_shape_with_hostile_texts():
+    found = sarif(REVIEW)
+    (run,) = found["runs"]
+    assert (set(found), found["version"]) == ({"$schema", "version", "runs"}, "2.1.0")
+    assert set(run) == {"tool", "automationDetails", "columnKind", "results"}
+    assert set(run["tool"]["driver"]) == {"name", "semanticVersion", "rules"}
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["regression", "inconclusive"]
+    assert run["columnKind"] == "unicodeCodePoints"
+    for number, (result, remark, level) in enumerate(
+        zip(run["results"], (SLOWER, MAYBE), ("error", "warning"), strict=True)
+    ):
+        place = {"uri": "k/dot.cu", "uriBaseId": "SRCROOT"}
+        assert result == {
+            "ruleId": remark.rule,
+            "ruleIndex": number,
+            "level": level,
+            "message": {"text": f"{remark.title}: {remark.text}"},
+            "partialFingerprints": {"perfsvc/v1": remark.fingerprint},
+            "locations": [{"physicalLocation": {"artifactLocation": place, "region": {"startLine": remark.line}}}],
+        }
+    for review in EVERY:
+        hostile_run = sarif(review)["runs"][0]
+        assert shape(hostile_run) == shape(run)
+        for result in hostile_run["results"]:
+            text, (location,) = result["message"]["text"], result["locations"]
+            assert re.fullmatch(
+                r"[\w%/.~!$&'()*+,;=:@-]+", location["physicalLocation"]["artifactLocation"]["uri"], re.ASCII
+            )
+            assert not re.search(r"\[[^\]]*\]\(", text)
+            assert not re.search(r"(?<!\{)(?:\{\{)*\{\d", text)
+            assert not set("\x1b\u202e") & set(text)
 
 
 def test_sarif_has_no_place_for_a_file_outside_the_repository():
     for path in ("/etc/passwd", "../up.cu", "a/../../up.cu", ""):
-        ((result,),) = [run["results"] for run in review_sarif(replace(REVIEW, remarks=(replace(SLOWER, path=path),)))["runs"]]  # fmt: skip # noqa: E501
-        assert "locations" not in result
+        (run,) = review_sarif(replace(REVIEW, remarks=(replace(SLOWER, path=path),)))["runs"]
+        assert "locations" not in run["results"][0], path
 
 
-@pytest.mark.parametrize("review", EVERY)
-def test_code_quality_has_the_fields_that_gitlab_needs(review):
-    entries = json.loads(json_text(review_code_quality(review)))
-    assert [(entry["severity"], entry["fingerprint"], entry["location"]["lines"]) for entry in entries] == [
-        ("critical", "0a", {"begin": 3}),
-        ("minor", "0b", {"begin": 9}),
-    ]
-    for entry in entries:
-        assert entry["description"]
-        assert entry["check_name"].startswith("perfsvc compare: ")
-        assert entry["location"]["path"]
+def test_code_quality_has_the_fields_that_gitlab_needs():
+    for review in EVERY:
+        entries = json.loads(json_text(review_code_quality(review)))
+        assert [(entry["severity"], entry["fingerprint"], entry["location"]["lines"]) for entry in entries] == [
+            ("critical", "0a", {"begin": 3}),
+            ("minor", "0b", {"begin": 9}),
+        ]
+        for entry in entries:
+            assert entry["description"], review
+            assert entry["check_name"].startswith("perfsvc compare: "), review
+            assert entry["location"]["path"], review
 
 
 # --- GitHub ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("review", EVERY)
-def test_each_remark_is_one_workflow_command_and_nothing_else_is_one(review):
-    lines = workflow_commands(review).splitlines()
-    assert [line.partition(" ")[0] for line in lines] == ["::error", "::warning", "::notice", "::warning", "::notice"]
-    for line in lines:
-        assert not re.search(r"##\w*\[", line)
-        _, properties, _ = line.split("::", 2)
-        assert {pair.partition("=")[0] for pair in properties.partition(" ")[2].split(",")} <= {"file", "line", "title"}
+def test_each_remark_is_one_workflow_command_and_nothing_else_is_one():
+    for review in EVERY:
+        lines = workflow_commands(review).splitlines()
+        assert [line.partition(" ")[0] for line in lines] == [
+            "::error",
+            "::warning",
+            "::notice",
+            "::warning",
+            "::notice",
+        ]
+        for line in lines:
+            assert not re.search(r"##\w*\[", line), review
+            _, properties, _ = line.split("::", 2)
+            assert {pair.partition("=")[0] for pair in properties.partition(" ")[2].split(",")} <= {
+                "file",
+                "line",
+                "title",
+            }
 
 
-@pytest.mark.parametrize("review", EVERY)
-def test_annotations_keep_to_the_limits_of_github(review):
-    for annotation in check_run_annotations(review):
-        assert annotation["title"]
-        assert len(annotation["title"]) <= 255
-        assert len(annotation["message"].encode()) <= 65_536
-        assert annotation["start_line"] >= 1
-        assert "\x1b" not in annotation["title"] + annotation["message"]
-        assert "\u202e" not in annotation["title"] + annotation["message"]
+def test_annotations_keep_to_the_limits_of_github():
+    for review in EVERY:
+        for annotation in check_run_annotations(review):
+            assert annotation["title"], review
+            assert len(annotation["title"]) <= 255, review
+            assert len(annotation["message"].encode()) <= 65_536, review
+            assert annotation["start_line"] >= 1, review
+            assert "\x1b" not in annotation["title"] + annotation["message"], review
+            assert "\u202e" not in annotation["title"] + annotation["message"], review
 
 
 def test_remarks_of_one_kind_at_one_line_share_an_annotation_and_errors_come_first():
@@ -252,21 +227,14 @@ def structure(review):
     return read.tags, read.comments
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_a_hostile_comment_has_the_structure_of_a_harmless_one(payload):
-    found = summary(hostile(PAYLOADS[payload]), "perfsvc compare", COMMIT)
-    assert structure(hostile(PAYLOADS[payload])) == structure(hostile("word "))
-    outside_code = re.sub("`[^`]*`", "", found)  # GitHub looks for no mention and no address in code
-    assert not re.search(r"@\w|://|www\.", outside_code)
-    assert "\x1b" not in found
-    assert "\u202e" not in found
-
-
-def test_addresses_and_issues_in_a_text_become_no_links():
-    text = "see https://x.example, WWW.x.example, #12, a/b#12 and GH-12"
-    found = summary(replace(REVIEW, about=text), "perfsvc compare", COMMIT)
-    for live in ("://", "WWW.", "&#35;1", "GH-1"):
-        assert live not in found
+def test_a_hostile_comment_has_the_structure_of_a_harmless_one():
+    for payload in PAYLOADS:
+        found = summary(hostile(PAYLOADS[payload]), "perfsvc compare", COMMIT)
+        assert structure(hostile(PAYLOADS[payload])) == structure(hostile("word ")), payload
+        outside_code = re.sub("`[^`]*`", "", found)  # GitHub looks for no mention and no address in code
+        assert not re.search(r"@\w|://|www\.", outside_code), payload
+        assert "\x1b" not in found, payload
+        assert "\u202e" not in found, payload
 
 
 def test_a_comment_with_very_many_results_fits_and_counts_the_others():
@@ -278,6 +246,10 @@ def test_a_comment_with_very_many_results_fits_and_counts_the_others():
     assert f"… and {2_000 - shown} more results" in text
 
 
-def test_markers_of_several_checks_differ_and_hold_no_name():
+def test_addresses_and_issues_in_a_text_become_no_links_and_markers_hold_no_name():
+    text = "see https://x.example, WWW.x.example, #12, a/b#12 and GH-12"
+    found = summary(replace(REVIEW, about=text), "perfsvc compare", COMMIT)
+    for live in ("://", "WWW.", "&#35;1", "GH-1"):
+        assert live not in found
     assert marker("perfsvc check") != marker("perfsvc compare")
     assert re.fullmatch(r"<!-- perfsvc [0-9a-f]{32} -->", marker("--> <script>"))

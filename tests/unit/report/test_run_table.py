@@ -1,12 +1,8 @@
 """What stands in and below the table of a run beside times and verdicts."""
 
-import io
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import pytest
-from rich.console import Console
 
 from perfsvc import units
 from perfsvc.model import CacheState, Case, OverBudget, Peak, Status
@@ -15,6 +11,7 @@ from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDeta
 from perfsvc.report.tables.history import history_table
 from perfsvc.report.tables.run import run_table
 from perfsvc.report.wording import cache_words, some
+from tests.unit.report import terminal
 
 H200 = "NVIDIA H200"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192),))
@@ -30,9 +27,7 @@ def unmeasured(case: Case = CASE, device: str = "GPU-1") -> OverBudget:
 
 
 def show(shown: RunReport, width: int = 120) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False, _environ={}).print(run_table(shown))
-    return out.getvalue()
+    return terminal.show(run_table(shown), width)
 
 
 # --- the measured peak -----------------------------------------------------------------------------------------------
@@ -44,11 +39,8 @@ def test_the_peak_is_in_the_heading_and_each_share_in_its_row() -> None:
     (line,) = [line for line in text.splitlines() if line.startswith("✓")]
     assert " 65 % " in line
     assert "% of peak" in text
-
-
-def test_without_a_peak_there_is_no_column_for_it() -> None:
-    text = show(RunReport(1, [replace(ROW, peak="", peak_share=None)]))
-    assert "peak" not in text
+    assert "vs " not in text
+    assert "peak" not in show(RunReport(1, [replace(ROW, peak="", peak_share=None)]))
 
 
 def test_a_share_of_another_peak_names_it_and_the_heading_has_it() -> None:
@@ -63,14 +55,13 @@ def test_a_share_of_another_peak_names_it_and_the_heading_has_it() -> None:
     assert run_json(RunReport(1, [row], rates=rates))["peaks"] == [{"device": "GPU-1", **rates["GPU-1"]}]
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
-def test_a_share_fits_every_terminal(width: int) -> None:
-    text = show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}), width)
-    assert "65 %" in text
-    assert max(map(len, text.splitlines())) <= width
-
-
-def test_a_narrow_terminal_drops_the_share() -> None:
+def test_a_share_and_a_relative_speed_fit_every_terminal_and_a_narrow_one_drops_the_share():
+    compared = replace(ROW, relative_to="copy", relative_speed=1.03)
+    for width in (80, 100, 120):
+        for row, share in ((ROW, "65 %"), (compared, "1.03×")):
+            text = show(RunReport(1, [row], peaks={"GPU-1": PEAK}), width)
+            assert share in text, width
+            assert max(map(len, text.splitlines())) <= width
     lines = show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}), 60).splitlines()
     (line,) = [line for line in lines if line.startswith("✓")]
     assert CASE.id in line
@@ -78,9 +69,9 @@ def test_a_narrow_terminal_drops_the_share() -> None:
     assert "65 %" not in line
 
 
-@pytest.mark.parametrize(("fraction", "written"), [(0.934, "93 %"), (1.0, "100 %"), (0.01, "1 %"), (0.0099, "<1 %")])
-def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) -> None:
-    assert units.share(fraction) == written
+def test_a_share_is_a_whole_number_of_per_cent():
+    cases = [(0.934, "93 %"), (1.0, "100 %"), (0.01, "1 %"), (0.0099, "<1 %")]
+    assert [units.share(fraction) for fraction, _ in cases] == [written for *_, written in cases]
 
 
 # --- the reference variant -------------------------------------------------------------------------------------------
@@ -99,17 +90,6 @@ def test_each_row_has_its_relative_speed_or_nothing() -> None:
     assert not second[at : at + len("vs copy")].strip()
 
 
-def test_without_a_reference_variant_there_is_no_column_for_it() -> None:
-    assert "vs " not in show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}))
-
-
-@pytest.mark.parametrize("width", [80, 100, 120])
-def test_a_relative_speed_fits_every_terminal(width: int) -> None:
-    text = show(RunReport(1, [replace(ROW, relative_to="copy", relative_speed=1.03)], peaks={"GPU-1": PEAK}), width)
-    assert "1.03×" in text
-    assert max(map(len, text.splitlines())) <= width
-
-
 # --- cache states ----------------------------------------------------------------------------------------------------
 
 
@@ -121,9 +101,6 @@ def test_cold_is_shown_only_for_a_case_with_both_cache_states() -> None:
     assert f"{CASE.id} warm " in text
     assert f"{OTHER.id} cold" not in text
     assert f"{CASE.id} warm " in show(RunReport(1, [warm]))
-
-
-def test_cache_states_on_different_devices_are_not_both_cache_states() -> None:
     keys = [("GPU-1", "a", CacheState.COLD), ("GPU-2", "a", CacheState.WARM)]
     assert cache_words(keys) == {keys[0]: "", keys[1]: "warm"}
 
@@ -144,27 +121,18 @@ def test_auxiliary_metrics_are_in_json_and_not_in_the_table() -> None:
     assert "hops" in text
     assert "sm_cycles" not in text
     assert "energy_j" not in text
-    assert [one["metric"] for one in run_json(RunReport(1, [row]))["results"][0]["metrics"]] == [
-        "sm_cycles",
-        "energy_j",
-        "hops",
-    ]
+    (found,) = run_json(RunReport(1, [row]))["results"]
+    assert [one["metric"] for one in found["metrics"]] == ["sm_cycles", "energy_j", "hops"]
 
 
 def test_cases_over_budget_are_named_with_reasons() -> None:
     text = show(RunReport(1, [ROW], over_budget=[unmeasured(OTHER)]))
     assert f"– over budget: {OTHER.id}: no time" in text
     assert text.rstrip().endswith("run 1: 1 ok, 1 over budget")
-
-
-def test_the_first_of_many_cases_over_budget_are_named() -> None:
     many = [unmeasured(replace(CASE, variant=f"v{number}")) for number in range(5)]
     text = " ".join(show(RunReport(1, [], over_budget=many), 200).split())
     assert "over budget: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
     assert "run 1: 5 over budget" in text
-
-
-def test_devices_are_named_if_several_have_cases_over_budget() -> None:
     text = show(RunReport(1, [], over_budget=[unmeasured(), unmeasured(device="GPU-2")]))
     assert f"{CASE.id} on GPU-1: no time" in text
     assert f"{CASE.id} on GPU-2: no time" in text
@@ -206,9 +174,8 @@ def test_the_newest_run_of_a_history_shows_all_details_with_units() -> None:
     row = HistoryRow(
         7, started, "", False, "", CASE.id, "GPU-1", H200, CacheState.COLD, Status.OK, "", 1e-4, 1e-4, 1e-4, 3, details
     )
-    out = io.StringIO()
-    Console(file=out, width=100, highlight=False, _environ={}).print(history_table(CASE.id, [row]))
-    result = dict(line.strip().split("  ", 1) for line in out.getvalue().partition("run 7\n")[2].splitlines() if line)
+    text = terminal.show(history_table(CASE.id, [row]), 100)
+    result = dict(line.strip().split("  ", 1) for line in text.partition("run 7\n")[2].splitlines() if line)
     assert {name: value.strip() for name, value in result.items()} == {
         "stopped": "precision",
         "noise": "0.41 % within replicas, 0.12 % between them",

@@ -1,12 +1,7 @@
-import io
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-
-import pytest
-from rich.console import Console, RenderableType
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import (
@@ -29,18 +24,13 @@ from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.history import history_table
 from perfsvc.report.tables.lists import cases_table, devices_table, doctor_table, pins_table, runs_table
 from perfsvc.report.tables.run import run_table
+from tests.unit.report.terminal import show
 
 H100 = "NVIDIA H100 80GB HBM3"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192), ("dtype", "f32")))
 
 
 OLD, NEW = ComparedRun("11", 11), ComparedRun("12", 12)
-
-
-def show(renderable: RenderableType, width: int = 100, *, colour: bool = False) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False, force_terminal=colour, _environ={}).print(renderable)
-    return out.getvalue()
 
 
 def judgement(verdict: Verdict, ratio: float | None = None, *, case: Case = CASE, device: str = "GPU-1") -> Judgement:
@@ -73,37 +63,27 @@ def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
     for part in ("✓", "210.0 µs", "±0.5 %", "2.56 TB/s", "1.2e-07", "+5.0 % regression", "against run 11", H100):
         assert part in text
     assert "run 12: 1 ok; 1 regression, 0 improvements, 0 unchanged" in text
+    text = show(run_table(RunReport(1, [row()])))
+    assert "against" not in text
+    assert text.rstrip().endswith("run 1: 1 ok")
 
 
-@pytest.mark.parametrize("width", [80, 95, 100, 160])
-def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut(width: int) -> None:
-    rows = [row(judgement(verdict, 1.05)) for verdict in Verdict]
-    text = show(run_table(RunReport(12, rows)), width)
-    assert max(map(len, text.splitlines())) <= width
-    assert "…" not in text
-    assert "transpose/tiled-TILE32-PAD1" in text
-    assert "[n=8192,dtype=f32]" in text
-
-
-def test_sixty_columns_cut_nothing() -> None:
-    text = show(run_table(RunReport(12, [row(judgement(Verdict.INCONCLUSIVE, 1.05))])), 60)
-    assert max(map(len, text.splitlines())) <= 60
-    assert "…" not in text
-
-
-def test_eighty_columns_break_a_long_case_before_its_point() -> None:
-    text = show(run_table(RunReport(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 80)
-    assert "transpose/tiled-TILE32-PAD1 " in text
-    assert "[n=8192,dtype=f32]" in text
-
-
-@pytest.mark.parametrize("width", [80, 88, 95])
-def test_an_ordinary_case_has_one_line_on_a_narrow_terminal(width: int) -> None:
+def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut() -> None:
+    every = run_table(RunReport(12, [row(judgement(verdict, 1.05)) for verdict in Verdict]))
     usual = row(judgement(Verdict.REGRESSION, 1.05), case=Case("matmul", "shared_tile-TILE16", (("n", 64),)))
-    lines = show(run_table(RunReport(12, [usual])), width).splitlines()
-    (line,) = [line for line in lines if line.startswith("✓")]
-    for part in ("matmul/shared_tile-TILE16[n=64]", "210.0 µs", "2.56 TB/s", "+5.0 % regression"):
-        assert part in line
+    for width in (60, 80, 88, 95, 100, 160):
+        text = show(every, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text
+        if width >= 80:
+            assert "transpose/tiled-TILE32-PAD1" in text, width
+            assert "[n=8192,dtype=f32]" in text, width
+            (line,) = [line for line in show(run_table(RunReport(12, [usual])), width).splitlines() if line[:1] == "✓"]
+            for part in ("matmul/shared_tile-TILE16[n=64]", "210.0 µs", "2.56 TB/s", "+5.0 % regression"):
+                assert part in line, width
+    assert "transpose/tiled-TILE32-PAD1 " in show(
+        run_table(RunReport(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 80
+    )
 
 
 def test_a_missing_case_has_a_line_and_its_reason() -> None:
@@ -122,12 +102,6 @@ def test_a_metric_has_a_line_with_its_level_and_verdict() -> None:
     assert re.search(r"^ +hops +– .*missing", text, re.MULTILINE)
 
 
-def test_without_judgements_there_is_no_column_for_them() -> None:
-    text = show(run_table(RunReport(1, [row()])))
-    assert "against" not in text
-    assert text.rstrip().endswith("run 1: 1 ok")
-
-
 def test_a_wide_terminal_shows_flops_of_arithmetic_cases() -> None:
     bound = row(flops_per_s=5.5e13)
     assert "55.0 T" in show(run_table(RunReport(1, [bound])), 140)
@@ -135,16 +109,13 @@ def test_a_wide_terminal_shows_flops_of_arithmetic_cases() -> None:
     assert "FLOP/s" not in show(run_table(RunReport(1, [row(flops_per_s=1e11)])), 140)
 
 
-@pytest.mark.parametrize("status", [Status.FAILED, Status.WRONG, Status.SKIPPED])
-def test_a_case_that_is_not_ok_has_its_status_reason_and_cure(status: Status) -> None:
-    text = show(run_table(RunReport(1, [row(status=status)])))
-    assert f"{CASE.id} {status}: the reason\nin full" in text
-    assert "cure: the cure" in text
-    assert "✓" not in text
-
-
-def test_the_time_of_a_wrong_result_is_not_shown() -> None:
-    assert "210.0" not in show(run_table(RunReport(1, [row(status=Status.WRONG, median_s=2.1e-4)])))
+def test_a_case_that_is_not_ok_has_its_status_reason_and_cure_and_no_time():
+    for status in (Status.FAILED, Status.WRONG, Status.SKIPPED):
+        text = show(run_table(RunReport(1, [row(status=status, median_s=2.1e-4)])))
+        assert f"{CASE.id} {status}: the reason\nin full" in text, status
+        assert "cure: the cure" in text, status
+        assert "✓" not in text, status
+        assert "210.0" not in text, status
 
 
 def test_each_device_has_its_table_and_the_cpu_device_its_warning() -> None:
@@ -179,6 +150,13 @@ def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
         assert part in text
     assert "why it is so" in text
     assert "1 regression, 0 improvements, 0 unchanged" in text
+    judged = judgement(Verdict.REGRESSION, 2.0)
+    errors = replace(judged, series=replace(judged.series, metric="max_error"))
+    text = show(comparison_table(OLD, NEW, [errors]), 140)
+    assert f"{CASE.id} max_error" in text
+    assert "µs" not in text
+    found = [judgement(Verdict.UNCHANGED)] * 8 + [judgement(Verdict.REGRESSION), judgement(Verdict.NEW)]
+    assert wording.counts(found) == "1 regression, 0 improvements, 8 unchanged, 1 new"
 
 
 def test_a_comparison_resolves_the_names_of_its_runs() -> None:
@@ -190,7 +168,7 @@ def test_a_comparison_resolves_the_names_of_its_runs() -> None:
     )
     found = comparison_json(base, new, [])
     assert (found["base"], found["new"]) == (7, 8)
-    assert found["new_run"] == {
+    of_run = {
         "asked": "HEAD",
         "run": 8,
         "label": "",
@@ -199,6 +177,7 @@ def test_a_comparison_resolves_the_names_of_its_runs() -> None:
         "why": "",
         "part": "",
     }
+    assert found["new_run"] == of_run
     chosen = replace(base, why="rather than run 9, which did not finish")
     assert chosen.description == "main = run 7, “nightly”, 012345678 (rather than run 9, which did not finish)"
 
@@ -226,25 +205,10 @@ def test_devices_are_named_only_if_there_are_several() -> None:
     assert f"on {H100} (GPU-2)" in text
 
 
-def test_a_metric_other_than_time_is_named_and_has_no_seconds() -> None:
-    judged = judgement(Verdict.REGRESSION, 2.0)
-    text = show(
-        comparison_table(OLD, NEW, [replace(judged, series=replace(judged.series, metric="max_error"))]),
-        140,
-    )
-    assert f"{CASE.id} max_error" in text
-    assert "µs" not in text
-
-
-def test_counts_name_the_other_verdicts_only_if_they_occur() -> None:
-    found = [judgement(Verdict.UNCHANGED)] * 8 + [judgement(Verdict.REGRESSION), judgement(Verdict.NEW)]
-    assert wording.counts(found) == "1 regression, 0 improvements, 8 unchanged, 1 new"
-
-
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def test_json_of_a_run_is_flat_and_strict() -> None:
+def test_json_of_a_run_and_of_a_comparison_is_flat_and_strict() -> None:
     rows = [row(judgement(Verdict.REGRESSION, 1.05), max_error=float("inf")), row(status=Status.FAILED)]
     problem = SuiteError("axis n is empty", path="bench.py", line=3, cure="give it a point")
     found = json.loads(json.dumps(run_json(RunReport(12, rows, problems=[problem])), allow_nan=False))
@@ -258,18 +222,11 @@ def test_json_of_a_run_is_flat_and_strict() -> None:
     assert first["max_error"] is None
     assert (second["status"], second["reason"], second["verdict"]) == ("failed", "the reason\nin full", None)
     assert found["problems"] == [{"path": "bench.py", "line": 3, "what": "axis n is empty", "cure": "give it a point"}]
-
-
-def test_json_of_a_comparison_counts_and_lists() -> None:
     found = json.loads(json.dumps(comparison_json(None, NEW, [judgement(Verdict.REGRESSION, 1.05)])))
     assert (found["base"], found["new"], found["counts"]) == (None, 12, {"regression": 1})
     [only] = found["verdicts"]
-    assert only["case"] == CASE.id
-    assert only["point"] == {"n": 8192, "dtype": "f32"}
+    assert (only["case"], only["point"]) == (CASE.id, {"n": 8192, "dtype": "f32"})
     assert (only["verdict"], only["metric"], only["cache"], only["baseline_s"]) == ("regression", "time", "cold", 1e-5)
-
-
-def test_timestamps_are_iso_in_utc() -> None:
     assert plain(datetime(2026, 11, 21, 9, tzinfo=UTC)) == "2026-11-21T09:00:00+00:00"
 
 
@@ -300,17 +257,11 @@ def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
     failed = history(2, None, Status.FAILED, "did not compile")
     rows = [history(1, 1e-5), failed, history(3, 1e-5), history(4, 1.05e-5)]
     text = show(history_table(CASE.id, rows))
-    for part in (
-        CASE.id,
-        H100,
-        "▁ ▁█",
-        "±1.0 %",
-        "+5.0 %",
-        "012345678+",
-        "run 2 failed: did not compile",
-        "2026-11-21 09:00",
-    ):
+    for part in (CASE.id, H100, "▁ ▁█", "±1.0 %", "+5.0 %", "012345678+", "2026-11-21 09:00"):
         assert part in text
+    assert "run 2 failed: did not compile" in text
+    two = [history(1, 1e-5), replace(history(1, 2e-5), device="GPU-2")]
+    assert show(history_table(CASE.id, two)).count(CASE.id) == 2
 
 
 def test_a_sparkline_without_room_for_all_runs_shows_the_newest() -> None:
@@ -318,11 +269,6 @@ def test_a_sparkline_without_room_for_all_runs_shows_the_newest() -> None:
     lines = [line.rstrip() for line in show(history_table(CASE.id, rows), width=100).splitlines()]
     assert lines[1:3] == [99 * "▁" + "█", "chart: the newest 100 of 250 runs"]
     assert "chart:" not in show(history_table(CASE.id, rows[:100]), width=100)
-
-
-def test_each_device_has_its_own_history() -> None:
-    text = show(history_table(CASE.id, [history(1, 1e-5), replace(history(1, 2e-5), device="GPU-2")]))
-    assert text.count(CASE.id) == 2
 
 
 def test_runs_are_listed_with_their_counts() -> None:
@@ -362,16 +308,8 @@ def test_the_doctor_names_the_cure_of_what_is_not_ok() -> None:
 
 
 def test_cases_are_listed_without_mistaking_their_points_for_styles() -> None:
-    rows: Sequence[Mapping[str, object]] = [
-        {
-            "case": "dot/tree[red]",
-            "kind": "kernel",
-            "graph": "",
-            "caches": ["cold", "warm"],
-            "requires": ["cuda", "sm_90"],
-        }
-    ]
-    text = show(cases_table(rows))
+    row = {"case": "dot/tree[red]", "kind": "kernel", "graph": "", "caches": ["cold", "warm"]}
+    text = show(cases_table([row | {"requires": ["cuda", "sm_90"]}]))
     assert "dot/tree[red]" in text
     assert re.search(r"kernel +cold, warm +cuda, sm_90", text)
     assert "1 case" in text

@@ -30,25 +30,15 @@ def compiled(text: str = "{{ 1 + x }}", *, autoescape: bool = True, **options: b
     return compiling.called
 
 
-def test_a_template_is_compiled_once() -> None:
-    assert compiled()
-    assert not compiled()
-
-
-def test_another_text_or_other_options_are_compiled_again() -> None:
-    compiled()
+def test_a_template_is_compiled_once_and_again_with_another_text_other_options_or_a_damaged_entry(folder: Path) -> None:
+    assert [compiled(), compiled()] == [True, False]
+    (entry,) = (path for path in folder.rglob("*") if path.is_file())
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert [compiled(), compiled()] == [True, False]
     assert compiled("{{ 1 + x }}!")
     assert compiled(trim_blocks=True)
     assert compiled(lstrip_blocks=True)
     assert compiled(autoescape=False)
-
-
-def test_a_damaged_entry_is_compiled_again(folder: Path) -> None:
-    compiled()
-    (entry,) = (path for path in folder.rglob("*") if path.is_file())
-    entry.write_bytes(entry.read_bytes()[:-1])
-    assert compiled()
-    assert not compiled()
 
 
 def test_an_entry_of_another_program_or_another_jinja_is_compiled_again(folder: Path) -> None:

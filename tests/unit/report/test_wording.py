@@ -1,11 +1,7 @@
 """What a verdict rests on: in the columns of a comparison, in the lines below a run's table."""
 
-import io
 import math
 from dataclasses import replace
-
-import pytest
-from rich.console import Console
 
 from perfsvc.model import CacheState, Case, Cause, Judgement, Series, Status, Verdict
 from perfsvc.report.export.objects import plain, run_json
@@ -13,6 +9,7 @@ from perfsvc.report.rows import ComparedRun, MetricRow, ResultRow, RunReport
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.run import run_table
 from perfsvc.report.wording import counts, possible_change, verdict_lines, verdict_sentence, verdict_words
+from tests.unit.report.terminal import show
 
 SERIES = Series(Case("transpose", "tiled", (("n", 64),)), "GPU-1", "NVIDIA H200")
 SLOWER = Judgement(
@@ -35,12 +32,6 @@ def of(variant: str, judgement: Judgement = DOUBTFUL, **given: float) -> Judgeme
     return replace(judgement, series=replace(SERIES, case=case), **given)  # type: ignore[arg-type]
 
 
-def show(table: object, width: int = 120) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False, _environ={}).print(table)
-    return out.getvalue()
-
-
 def compared(*judgements: Judgement, width: int = 120) -> str:
     return show(comparison_table(None, ComparedRun("2", 2), judgements), width)
 
@@ -53,14 +44,8 @@ def ran(*judgements: Judgement) -> RunReport:
 def test_a_comparison_shows_the_smallest_visible_change_the_replicas_and_the_cause() -> None:
     line = next(line for line in compared(SLOWER).splitlines() if line.startswith("regression"))
     assert " ".join(line.split()) == "regression toolchain transpose/tiled[n=64] – – +5.0 % +4.0 % to +6.0 % 3 % 3 / 5"
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_no_line_of_a_comparison_is_wider_than_its_terminal(width: int) -> None:
-    assert max(map(len, compared(SLOWER, DOUBTFUL, width=width).splitlines())) <= width
-
-
-def test_the_full_evidence_of_a_change_stands_below_the_run() -> None:
+    for width in (60, 80, 100, 120):
+        assert max(map(len, compared(SLOWER, DOUBTFUL, width=width).splitlines())) <= width
     assert (
         "regression transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, "
         "a change of 3 % or more would have been found, cause: toolchain; beyond the threshold of 3 %"
@@ -79,20 +64,17 @@ def test_inconclusive_series_share_one_short_line() -> None:
     assert "too noisy to tell: transpose/a[n=64] (up to 3 % slower or 1 % faster)" in show(run_table(ran(of("a"))))
 
 
-@pytest.mark.parametrize("high", [None, math.inf])
-def test_an_unbounded_inconclusive_series_keeps_its_reason(high: float | None) -> None:
-    doubtful = replace(DOUBTFUL, low=0.0 if high else None, high=high, reason="one replica")
-    (line,) = verdict_lines([doubtful], figures=False)
-    assert line.plain == "inconclusive transpose/tiled[n=64]: one replica"
+def test_an_unbounded_inconclusive_series_keeps_its_reason():
+    for high in [None, math.inf]:
+        doubtful = replace(DOUBTFUL, low=0.0 if high else None, high=high, reason="one replica")
+        (line,) = verdict_lines([doubtful], figures=False)
+        assert line.plain == "inconclusive transpose/tiled[n=64]: one replica", high
 
 
-def test_a_bound_is_the_far_end_of_the_interval() -> None:
+def test_a_bound_is_the_far_end_of_the_interval_and_beyond_twice_as_long_a_multiple() -> None:
     assert possible_change(replace(DOUBTFUL, low=0.8, high=1.1)) == "up to 10 % slower or 20 % faster"
     assert possible_change(replace(DOUBTFUL, low=1.005, high=1.015)) == "up to 1.5 % slower"
     assert possible_change(replace(DOUBTFUL, low=0.98, high=0.99)) == "up to 2 % faster"
-
-
-def test_a_bound_beyond_twice_as_long_is_a_multiple() -> None:
     wild = replace(DOUBTFUL, low=0.6, high=19.2)
     assert possible_change(wild) == "up to 19 times as long or 40 % faster"
     wilder = replace(wild, low=0.002, high=378.65)
@@ -119,16 +101,16 @@ def test_a_sentence_has_the_levels_the_evidence_and_the_reason() -> None:
     assert verdict_sentence(Judgement(SERIES, Verdict.NEW)) == "new transpose/tiled[n=64]: new"
 
 
-@pytest.mark.parametrize("cause", [Cause.NOISE, Cause.ENVIRONMENT])
-def test_what_no_code_moved_is_never_called_a_regression(cause: Cause) -> None:
-    moved = of("a", SLOWER), of("b", replace(SLOWER, cause=cause)), of("c", replace(SLOWER, cause=cause))
-    by = "noise" if cause is Cause.NOISE else "the environment"
-    assert counts(moved) == f"1 regression, 2 moved by {by}, 0 improvements, 0 unchanged"
-    for text in (compared(*moved[1:]), show(run_table(ran(*moved[1:])))):
-        assert "0 regressions" in text
-        assert "regression " not in text
-        assert cause.value in text
-    assert compared(*moved).count("regression toolchain ") == 1
+def test_what_no_code_moved_is_never_called_a_regression():
+    for cause in [Cause.NOISE, Cause.ENVIRONMENT]:
+        moved = of("a", SLOWER), of("b", replace(SLOWER, cause=cause)), of("c", replace(SLOWER, cause=cause))
+        by = "noise" if cause is Cause.NOISE else "the environment"
+        assert counts(moved) == f"1 regression, 2 moved by {by}, 0 improvements, 0 unchanged", cause
+        for text in (compared(*moved[1:]), show(run_table(ran(*moved[1:])))):
+            assert "0 regressions" in text, cause
+            assert "regression " not in text, cause
+            assert cause.value in text, cause
+        assert compared(*moved).count("regression toolchain ") == 1, cause
 
 
 UNCHANGED = replace(SLOWER, verdict=Verdict.UNCHANGED, cause=None, ratio=1.002, reason="within the threshold of 1 %")
@@ -136,28 +118,20 @@ BUT = "beyond the threshold of 1 %, but with the same code as in run 1, and too 
 SAME_CODE = replace(UNCHANGED, ratio=2.39, reason=f"{BUT}; the times allow -50.0 % to +800.0 %")
 
 
-@pytest.mark.parametrize(
-    ("judgement", "beside", "line"),
-    [
+def test_an_unchanged_series_shows_why_only_if_its_level_changed_visibly():
+    for judgement, beside, line in [
         (UNCHANGED, "", ""),
         (replace(UNCHANGED, ratio=1.004, reason="the same code as in run 1; the times allow -9 % to 8 %"), "", ""),
         (SAME_CODE, " same code", f": {BUT}"),
         (replace(UNCHANGED, ratio=0.7, reason="within the threshold of 50 %"), "", ": within the threshold of 50 %"),
-    ],
-)
-def test_an_unchanged_series_shows_why_only_if_its_level_changed_visibly(
-    judgement: Judgement, beside: str, line: str
-) -> None:
-    name = "transpose/tiled[n=64]"
-    assert verdict_words(judgement).plain == f"unchanged{beside}"
-    assert [text.plain for text in verdict_lines([judgement])] == ([f"unchanged {name}{line}"] if line else [])
-    rows = [text for text in show(run_table(ran(judgement))).splitlines() if "% unchanged" in text]
-    assert [("same code" in row, name in row) for row in rows] == [(bool(beside), True)]
-
-
-def test_unchanged_series_with_the_same_reason_share_a_line() -> None:
+    ]:
+        name = "transpose/tiled[n=64]"
+        assert verdict_words(judgement).plain == f"unchanged{beside}", (judgement, beside, line)
+        assert [text.plain for text in verdict_lines([judgement])] == ([f"unchanged {name}{line}"] if line else [])
+        rows = [text for text in show(run_table(ran(judgement))).splitlines() if "% unchanged" in text]
+        assert [("same code" in row, name in row) for row in rows] == [(bool(beside), True)], (judgement, beside, line)
     other = replace(of("naive", SAME_CODE), reason=f"{BUT}; the times allow -9.0 % to +700.0 %")
-    (line,) = verdict_lines([SAME_CODE, other])
+    (line,) = verdict_lines([SAME_CODE, other])  # series with the same reason share a line
     assert line.plain == f"unchanged transpose/tiled[n=64], transpose/naive[n=64]: {BUT}"
 
 
@@ -170,14 +144,11 @@ def test_a_run_says_how_many_of_its_verdicts_are_on_metrics_other_than_the_time(
     assert show(run_table(ran(UNCHANGED))).endswith(f"{ending}1 unchanged\n")
 
 
-def test_devices_are_named_in_sentences_if_there_are_several() -> None:
+def test_devices_cache_states_and_metrics_are_named_in_sentences_if_there_are_several() -> None:
     other = replace(SLOWER, series=replace(SERIES, device="GPU-2"), ratio=1.5)
     first, second = (line.plain for line in verdict_lines([SLOWER, other]))
     assert first.startswith("regression transpose/tiled[n=64] on GPU-1: +5.0 %")
     assert second.startswith("regression transpose/tiled[n=64] on GPU-2: +50.0 %")
-
-
-def test_cache_state_and_metric_are_named_if_there_are_several() -> None:
     warm = replace(SLOWER, series=replace(SERIES, cache=CacheState.WARM))
     hops = replace(SLOWER, series=replace(SERIES, metric="hops"), reason="more hops")
     lines = [line.plain for line in verdict_lines([SLOWER, warm, hops], figures=False)]
