@@ -11,7 +11,7 @@ import pytest
 from perfsvc.build.nvcc import find_nvcc
 from perfsvc.device.find import open_device
 from perfsvc.errors import LaunchError
-from perfsvc.model import Case, Kind, Launch, ReplayRecord
+from perfsvc.model import Launch
 
 pytestmark = pytest.mark.gpu
 
@@ -30,10 +30,6 @@ FLOAT = 4
 
 def launch(entry, *, grid=1, block=32, shared_bytes=0):
     return Launch(0, entry, (grid, 1, 1), (block, 1, 1), (), shared_bytes)
-
-
-def record():
-    return ReplayRecord(Case("vector_add", "plain", (("n", 4),)), Kind.KERNEL, (), (), (), "", 0)
 
 
 def vector_add(device, module, n, *, grid, block=256):
@@ -223,17 +219,6 @@ def test_a_process_with_an_open_device_ends_normally(gpus, binary_path):
     command = [sys.executable, "-c", program, gpus[0].spec, binary_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_range_around_a_case_changes_nothing(device, module, times):
-    sample = vector_add(device, module, 1024, grid=4)
-    with device.measuring(record(), 1):
-        assert len(times(sample, 5)) == 5
-    with pytest.raises(LaunchError), device.measuring(record(), 2):
-        device.launch(module, launch("nowhere"), ())
-    with device.measuring(record(), 3):
-        sample()
-    device.synchronize()
 
 
 def test_other_libraries_see_device_memory_through_a_view(device):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,55 +16,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-library.md"
 FILE = re.compile(r"```(?:python|cpp)\n(?:#|//) (\S+)\n(.*?)```", re.DOTALL)
 
-SOURCE = """#include <perfsvc.h>
-__global__ void scale(float* y, const float* x, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = 2 * x[i];
-}
-namespace { __global__ void hidden(float* w, const float* x, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) w[i] = x[i];
-} }
-PERFSVC_LIBRARY(right, in) {
-    const float* x = in.array<float>("x");
-    float* y = in.array<float>("y");
-    int n = in.integer("n");
-    float* w = static_cast<float*>(in.workspace(4 * n));
-    return [=](cudaStream_t stream) {
-        hidden<<<(n + 255) / 256, 256, 0, stream>>>(w, x, n);
-        scale<<<(n + 255) / 256, 256, 0, stream>>>(y, w, n);
-    };
-}
-PERFSVC_LIBRARY(other_stream, in) {
-    const float* x = in.array<float>("x");
-    float* y = in.array<float>("y");
-    int n = in.integer("n");
-    cudaStream_t own;
-    PERFSVC_CHECK(cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking));
-    in.at_end([=] { cudaStreamDestroy(own); });
-    return [=](cudaStream_t) { scale<<<(n + 255) / 256, 256, 0, own>>>(y, x, n); };
-}
-PERFSVC_LIBRARY(launch_fails, in) {
-    float* y = in.array<float>("y");
-    return [=](cudaStream_t stream) { scale<<<1, 4096, 0, stream>>>(y, y, 1); };
-}
-PERFSVC_LIBRARY(error, in) {
-    return [](cudaStream_t stream) { PERFSVC_CHECK(cudaMemcpyAsync(nullptr, nullptr, 8, cudaMemcpyDefault, stream)); };
-}
-PERFSVC_LIBRARY(throws, in) {
-    std::puts("a line on the standard output");
-    return [](cudaStream_t) { throw std::runtime_error("no licence"); };
-}
-PERFSVC_LIBRARY(waits, in) {
-    const float* x = in.array<float>("x");
-    float* y = in.array<float>("y");
-    int n = in.integer("n");
-    return [=](cudaStream_t stream) {
-        scale<<<(n + 255) / 256, 256, 0, stream>>>(y, x, n);
-        PERFSVC_CHECK(cudaStreamSynchronize(stream));
-    };
-}
-"""
 BENCH = """from perfsvc.suite import Benchmark, Tolerance, Variant, library, output
 
 benchmark = Benchmark(
@@ -106,7 +58,7 @@ def own(gpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     (folder / "suite" / "scale").mkdir(parents=True)
     (folder / "suite" / "scale" / "bench.py").write_text(BENCH)
-    (folder / "suite" / "scale" / "scale.cu").write_text(SOURCE)
+    shutil.copy(Path(__file__).with_name("libraries.cu"), folder / "suite" / "scale" / "scale.cu")
     return run(gpus, folder, folder / "suite")
 
 

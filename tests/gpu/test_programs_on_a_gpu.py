@@ -1,6 +1,8 @@
 """A CUDA program as a variant: it sees the measured GPU alone, its times are judged, and its old executable is run."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -8,33 +10,6 @@ from tests.gpu import commands
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
-PROGRAM = """
-#include <cstdio>
-__global__ void spin(long long cycles) {
-    for (long long start = clock64(); clock64() - start < cycles;) {}
-}
-int main() {
-    int count = 0;
-    cudaGetDeviceCount(&count);
-    cudaDeviceProp properties;
-    cudaGetDeviceProperties(&properties, 0);
-    std::printf("devices %d uuid ", count);
-    for (char byte : properties.uuid.bytes) std::printf("%02x", static_cast<unsigned char>(byte));
-    std::printf("\\n");
-    cudaEvent_t start, stop;
-    cudaEventCreate(&start);
-    cudaEventCreate(&stop);
-    for (int sample = 0; sample < 21; sample++) {
-        cudaEventRecord(start);
-        spin<<<1, 1>>>(CYCLES);
-        cudaEventRecord(stop);
-        if (cudaEventSynchronize(stop) != cudaSuccess) return 1;
-        float ms = 0;
-        cudaEventElapsedTime(&ms, start, stop);
-        if (sample) std::printf("took %f ms\\n", ms);
-    }
-}
-"""
 BENCH = """from perfsvc.suite import Benchmark, Variant, program, regex
 
 benchmark = Benchmark(
@@ -63,7 +38,7 @@ def suite(gpus, tmp_path):
     folder = tmp_path / "suite" / "spin"
     folder.mkdir(parents=True)
     uuid = gpus[0].uuid.partition("-")[2].replace("-", "")
-    (folder / "spin.cu").write_text(PROGRAM)
+    shutil.copy(Path(__file__).with_name("program.cu"), folder / "spin.cu")
     (folder / "bench.py").write_text(BENCH.replace("UUID", uuid))
     return folder.parent
 

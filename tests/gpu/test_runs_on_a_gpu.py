@@ -1,7 +1,6 @@
 """The command line on a GPU: the built-in suite, and every fault costing its case alone."""
 
 import json
-import re
 import statistics
 from pathlib import Path
 
@@ -37,34 +36,6 @@ def test_every_case_of_the_built_in_suite_is_right_and_timed_or_skipped_with_a_r
     assert {row["status"] for row in rows} <= {"ok", "skipped"}
     assert all(row["reason"] for row in rows if row["status"] == "skipped")
     assert all(row["median_s"] > 0 for row in rows if row["status"] == "ok" and row["benchmark"] != "jit")
-
-
-@pytest.fixture
-def elsewhere(tmp_path):
-    """A benchmark of binary_path at other full points."""
-
-    def written(name, **axes):
-        folder = tmp_path / "suite" / name
-        folder.mkdir(parents=True)
-        for file in (ROOT / "kernels" / name).glob("*.*"):
-            text = re.sub(r"\baxes=\{.*\}", lambda _: f"axes={axes}", file.read_text(encoding="utf-8"))
-            (folder / file.name).write_text(text, encoding="utf-8")
-        return folder.parent
-
-    return written
-
-
-def test_pipelines_are_right_at_sizes_that_fill_no_chunk_and_no_block(run, elsewhere):
-    sizes = (1, 2, 7, 9, 255, 257, 2049, 1_000_003)
-    code, rows = run("--suite", elsewhere("overlap", n=sizes), "--replicas", "1", "--samples", "20")
-    assert (code, {row["status"] for row in rows}) == (0, {"ok"})
-    assert {row["point"]["n"] for row in rows} == set(sizes)
-
-
-def test_a_kernel_is_loaded_from_a_cubin_and_from_ptx(run, elsewhere):
-    code, rows = run("--suite", elsewhere("jit", terms=(1, 100)), "--replicas", "2")
-    assert (code, {row["status"] for row in rows}) == (0, {"ok"})
-    assert len(rows) == 6
 
 
 def test_a_hang_an_overrun_a_wrong_result_and_a_compile_error_fail_only_their_cases(run):
