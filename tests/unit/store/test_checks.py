@@ -16,6 +16,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from tests.unit.store.conftest import ON_BOTH
 
 NVCC, NEWER = "nvcc 13.0.88", "nvcc 13.5.37"
 FACTS = StaticFacts(32, 16, 4, 8, 4224, 1, (("global", 8), ("integer", 30)), "aa")
@@ -56,27 +57,37 @@ def baselines(story, *kernels, toolkit=NVCC, scope="kernels"):
     return story.store.checks.baselines(kernels, scope, toolkit)
 
 
-def test_a_kernel_is_read_as_it_was_stored(story, kernel, put):
+def levels(story, *kernels, **given):
+    """The checks of the baselines, with the registers."""
+    return [(each.check, each.checked.facts.registers) for each in baselines(story, *kernels, **given)]
+
+
+def names(story, *kernels, **given):
+    return {each.checked.kernel for each in baselines(story, *kernels, **given)}
+
+
+@ON_BOTH
+def test_a_kernel_is_read_as_it_was_stored_and_unknown_facts_stay_unknown(story, kernel, put):
     number = put(kernel)
     assert baselines(story, kernel) == [StaticBaseline(kernel, NVCC, number)]
+    without_facts, without_threads = {"facts": replace(FACTS, instructions=None)}, {"occupancy": None, "threads": 0}
+    for name, change in {"first": without_facts, "second": without_threads}.items():
+        unknown = replace(kernel, kernel=name, **change)
+        put(unknown, scope="unknown")
+        assert [each.checked for each in baselines(story, unknown, scope="unknown")] == [unknown]
 
 
-@pytest.mark.parametrize("change", [{"facts": replace(FACTS, instructions=None)}, {"occupancy": None, "threads": 0}])
-def test_unknown_facts_stay_unknown(story, kernel, put, change):
-    unknown = replace(kernel, **change)
-    put(unknown)
-    assert [baseline.checked for baseline in baselines(story, kernel)] == [unknown]
-
-
-def test_a_regression_does_not_become_the_level_and_an_improvement_does(story, kernel, put):
+def test_an_improvement_and_what_a_person_accepts_become_the_level_and_nothing_else_does(story, kernel, put):
     first = put(kernel)
     put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first)
     put(with_registers(kernel, 33), verdict=Verdict.UNCHANGED, baseline=first)
-    assert [baseline.check for baseline in baselines(story, kernel)] == [first]
+    put(with_registers(kernel, 8), verdict=Verdict.IMPROVEMENT, baseline=first, dirty=True)
+    put(with_registers(kernel, 8), verdict=Verdict.BROKEN, accepted="whatever")
+    assert levels(story, kernel) == [(first, 32)]
     better = put(with_registers(kernel, 16), verdict=Verdict.IMPROVEMENT, baseline=first)
-    assert [(baseline.check, baseline.checked.facts.registers) for baseline in baselines(story, kernel)] == [
-        (better, 16)
-    ]
+    assert levels(story, kernel) == [(better, 16)]
+    worse = put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=better, accepted="it is faster")
+    assert levels(story, kernel) == [(worse, 64)]
 
 
 def test_an_improvement_does_not_raise_the_baseline_registers_but_a_person_or_another_compiler_does(story, kernel, put):
@@ -110,34 +121,13 @@ def test_a_trade_in_two_steps_is_judged_like_one_step(story, kernel):
     assert verdicts == [Verdict.NEW, Verdict.IMPROVEMENT, Verdict.INCONCLUSIVE]
 
 
-def test_a_person_may_accept_a_regression(story, kernel, put):
-    first = put(kernel)
-    worse = put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=first, accepted="it is faster")
-    assert [(baseline.check, baseline.checked.facts.registers) for baseline in baselines(story, kernel)] == [
-        (worse, 64)
-    ]
-
-
-def test_a_check_with_uncommitted_changes_sets_no_level(story, kernel, put):
-    put(kernel, dirty=True)
-    assert baselines(story, kernel) == []
-
-
-def test_a_kernel_that_cannot_run_is_no_level(story, kernel, put):
-    put(kernel, verdict=Verdict.BROKEN, accepted="whatever")
-    assert baselines(story, kernel) == []
-
-
 def test_each_compiler_has_its_own_levels_after_its_first_check(story, kernel, put):
     old = put(kernel)
-    assert [(baseline.check, baseline.toolkit) for baseline in baselines(story, kernel, toolkit=NEWER)] == [(old, NVCC)]
-    slower = with_registers(kernel, 64)
-    new = put(slower, verdict=Verdict.REGRESSION, baseline=old, toolkit=NEWER)
-    assert [(baseline.check, baseline.toolkit) for baseline in baselines(story, kernel, toolkit=NEWER)] == [
-        (new, NEWER)
-    ]
-    assert [(baseline.check, baseline.toolkit) for baseline in baselines(story, kernel, toolkit=NVCC)] == [(old, NVCC)]
-    assert [baseline.check for baseline in baselines(story, kernel, toolkit="nvcc 14")] == [new]
+    assert levels(story, kernel, toolkit=NEWER) == [(old, 32)]
+    new = put(with_registers(kernel, 64), verdict=Verdict.REGRESSION, baseline=old, toolkit=NEWER)
+    assert levels(story, kernel, toolkit=NEWER) == levels(story, kernel, toolkit="nvcc 14") == [(new, 64)]
+    assert levels(story, kernel, toolkit=NVCC) == [(old, 32)]
+    assert [each.toolkit for each in baselines(story, kernel, toolkit="nvcc 14")] == [NEWER]
 
 
 def test_a_renamed_variant_keeps_its_level(story, kernel, put):
@@ -170,7 +160,7 @@ def test_a_kernel_reported_as_gone_is_no_baseline_of_a_new_name(story, kernel, p
     same = CheckVerdict(kernel, Verdict.UNCHANGED, kernel, baseline_check=first)
     story.store.checks.put(story.provenance(scope="kernels", dirty=True), [same, gone], toolkit=NVCC)
     added = renamed_to(kernel, "added")
-    assert {baseline.checked.kernel for baseline in baselines(story, kernel, added)} == {kernel.kernel, "second"}
+    assert names(story, kernel, added) == {kernel.kernel, "second"}
     story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
     assert [baseline.checked for baseline in baselines(story, kernel, added)] == [kernel]
 
@@ -185,54 +175,43 @@ def test_a_possible_rename_stays_open_until_a_person_accepts_it(story, kernel, p
         assert [baseline.checked for baseline in baselines(story, *parts)] == [kernel]
     story.store.checks.put(story.provenance(scope="kernels"), verdicts, toolkit=NVCC, accepted="split on purpose")
     added = renamed_to(kernel, "added")
-    assert {baseline.checked.kernel for baseline in baselines(story, *parts, added)} == {"front", "back"}
+    assert names(story, *parts, added) == {"front", "back"}
 
 
+@ON_BOTH
 def test_a_kernel_of_the_previous_check_is_expected_once(story, kernel, put):
     second = replace(kernel, kernel="second")
     first = put(kernel, second)
-    assert {baseline.checked.kernel for baseline in baselines(story, kernel)} == {"transpose_tiled", "second"}
-    assert [baseline.checked.kernel for baseline in baselines(story, kernel, scope="another")] == ["transpose_tiled"]
+    assert names(story, kernel) == {"transpose_tiled", "second"}
+    assert names(story, kernel, scope="another") == {"transpose_tiled"}
     gone = CheckVerdict(second, Verdict.MISSING, baseline_check=first)
     same = CheckVerdict(kernel, Verdict.UNCHANGED, baseline_check=first)
     story.store.checks.put(story.provenance(scope="kernels"), [same, gone], toolkit=NVCC)
-    assert [baseline.checked.kernel for baseline in baselines(story, kernel)] == ["transpose_tiled"]
+    assert names(story, kernel) == {"transpose_tiled"}
     rows = story.execute("SELECT status, facts_id, verdict FROM checked_kernels WHERE kernel = 'second' ORDER BY 1")
     assert [tuple(row) for row in rows] == [("ok", 1, "new"), ("skipped", None, "missing")]
 
 
-def test_equal_facts_are_stored_once(story, kernel, put):
+def test_equal_facts_are_stored_once_and_kernels_are_deleted_with_their_check(story, kernel, put):
     put(kernel, replace(kernel, architecture="sm_80"))
     put(kernel, verdict=Verdict.UNCHANGED)
     assert story.execute("SELECT count(*) FROM facts")[0][0] == 1
     assert story.execute("SELECT count(*) FROM checked_kernels")[0][0] == 3
+    story.execute("DELETE FROM checks")
+    assert story.execute("SELECT * FROM checked_kernels") == []
+    assert put(kernel) == 3
+    assert story.store.measurements.columns()["case"] == []  # a checked case is not measured
 
 
-def test_a_skipped_kernel_is_stored_with_its_reason_and_never_expected(story, kernel, put):
+def test_a_skipped_kernel_has_its_reason_and_is_not_expected_and_a_verdict_has_its_cause(story, kernel, put):
     skipped = CheckedKernel(story.naive, "sm_80", "", Status.SKIPPED, "requires sm_90a: this device is sm_80")
-    put(kernel, others=[skipped])
+    first = put(kernel, others=[skipped])
     rows = story.execute("SELECT status, reason, verdict FROM checked_kernels WHERE architecture = 'sm_80'")
     assert [tuple(row) for row in rows] == [("skipped", skipped.reason, None)]
     assert [baseline.checked.case for baseline in baselines(story)] == [story.tiled]
-
-
-def test_a_verdict_is_stored_with_its_cause_and_baseline(story, kernel, put):
-    first = put(kernel)
     worse = CheckVerdict(
         kernel, Verdict.REGRESSION, kernel, (), "another compiler", Cause.TOOLCHAIN, baseline_check=first
     )
     story.store.checks.put(story.provenance(), [worse], toolkit=NEWER, disassembler="nvdisasm 13.5")
     query = "SELECT verdict, cause, verdict_reason, baseline_check_id FROM checked_kernels WHERE check_id = 2"
     assert [tuple(row) for row in story.execute(query)] == [("regression", "toolchain", "another compiler", first)]
-
-
-def test_kernels_are_deleted_with_their_check(story, kernel, put):
-    put(kernel)
-    story.execute("DELETE FROM checks")
-    assert story.execute("SELECT * FROM checked_kernels") == []
-    assert put(kernel) == 2
-
-
-def test_a_checked_case_is_not_measured(story, kernel, put):
-    put(kernel)
-    assert story.store.measurements.columns()["case"] == []

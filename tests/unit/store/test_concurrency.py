@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from perfsvc.store import RunState, Store, runs
+from tests.unit.store.conftest import ON_BOTH
 
 PRELUDE = """
 import sys
@@ -93,6 +94,7 @@ def end(process):
 
 
 @pytest.mark.slow
+@ON_BOTH
 def test_processes_open_and_fill_a_new_database_at_once(empty, start):
     writers = [start(WRITER, empty, name) for name in "abc"]
     for writer in writers:
@@ -107,6 +109,7 @@ def test_processes_open_and_fill_a_new_database_at_once(empty, start):
 
 
 @pytest.mark.slow
+@ON_BOTH
 def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
     writer = start(HALFWAY, place)
     go(writer)
@@ -118,6 +121,7 @@ def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
 
 
 @pytest.mark.slow
+@ON_BOTH
 def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_them(story, place, start):
     writer = start(HALFWAY, place)
     go(writer)
@@ -135,26 +139,19 @@ def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_the
 
 
 @pytest.mark.slow
-def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored(place, start):
+@ON_BOTH
+def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored_and_its_run_is_interrupted(story, place, start):
     writer = start(ENDLESS, place)
     go(writer)
     for _ in range(20):
         told = int(writer.stdout.readline())
+    story.begin()
+    assert story.store.runs.get(1).state is RunState.RUNNING
     writer.kill()
     told = int((writer.stdout.read().split() or [told])[-1])
     writer.wait()
     with Store.open(place) as store:
         assert len(store.measurements.columns()["run"]) in {told, told + 1}
-
-
-@pytest.mark.slow
-def test_the_run_of_a_dead_process_is_interrupted_when_the_next_begins(story, place, start):
-    writer = start(ENDLESS, place)
-    go(writer)
-    writer.stdout.readline()
-    story.begin()
-    assert story.store.runs.get(1).state is RunState.RUNNING
-    end(writer)
     story.begin()
     states = [RunState.RUNNING, RunState.RUNNING, RunState.INTERRUPTED]
     assert [row.state for row in story.store.runs.list()] == states
@@ -166,17 +163,14 @@ def test_the_run_of_a_dead_process_is_interrupted_when_the_next_begins(story, pl
     assert story.store.runs.get(1).finished == finished
 
 
-def test_the_run_of_another_host_keeps_running(story):
+@ON_BOTH
+def test_the_run_of_another_host_keeps_running_and_that_of_a_process_id_that_was_used_again_does_not(story):
     elsewhere = story.begin(host="elsewhere")
     story.execute("UPDATE runs SET pid = 99999999")
+    run = story.begin()
+    story.execute("UPDATE runs SET process_start = '1' WHERE id = :run", run=run)
     story.begin()
     assert story.store.runs.get(elsewhere).state is RunState.RUNNING
-
-
-def test_a_process_id_that_was_used_again_does_not_keep_a_run_running(story):
-    run = story.begin()
-    story.execute("UPDATE runs SET process_start = '1'")
-    story.begin()
     assert story.store.runs.get(run).state is RunState.INTERRUPTED
 
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from perfsvc.model import Batch, Conditions, Peak, Slowdown, Status
+from tests.unit.store.conftest import ON_BOTH
 
 
+@ON_BOTH
 def test_a_device_is_stored_as_it_last_described_itself(story):
     story.store.devices.put(story.gpu)
     story.store.devices.put(replace(story.gpu, clock_hz=1.2e9, driver="580.1"))
@@ -18,6 +20,7 @@ def test_peaks_belong_to_a_run_and_its_devices(story):
     story.store.devices.put_peaks(first, told)
     assert story.store.devices.peaks(first) == told
     assert story.store.devices.peaks(second) == {}
+    assert story.store.devices.peaks_of([first, second]) == {device: {first: peak} for device, peak in told.items()}
 
 
 def test_the_conditions_of_a_device_are_its_worst(story, store):
@@ -28,6 +31,7 @@ def test_the_conditions_of_a_device_are_its_worst(story, store):
         run, story.tiled, batches=(Batch((1e-3,), conditions=well), Batch((1e-3,), rejected="hot", conditions=hot))
     )
     story.put(run, story.naive, status=Status.FAILED)
+    story.put(run, story.naive, replica=1, status=Status.SKIPPED)  # does not count
     (device,) = store.devices.conditions(run)
     assert (device.device_model, device.measured, device.failed) == ("NVIDIA H100", 2, 1)
     assert (device.rejected_batches, device.slowdowns, device.ecc_errors) == (1, ("thermal slowdown",), 2)
@@ -36,23 +40,7 @@ def test_the_conditions_of_a_device_are_its_worst(story, store):
     assert store.devices.conditions(run + 1) == []
 
 
-def test_skipped_measurements_do_not_count_for_a_device(story, store):
-    run = story.begin()
-    story.put(run, story.tiled)
-    story.put(run, story.naive, status=Status.SKIPPED)
-    (device,) = store.devices.conditions(run)
-    assert (device.measured, device.failed) == (1, 0)
-
-
-def test_peaks_are_read_by_device_and_run(story, store):
-    runs = [story.run(), story.run()]
-    for run in runs:
-        store.devices.put_peaks(run, {"GPU-1": Peak(2e12 + run, 3e12)})
-    peaks = store.devices.peaks_of(runs)
-    assert list(peaks["GPU-1"]) == runs
-    assert peaks["GPU-1"][runs[0]] == Peak(2e12 + runs[0], 3e12)
-
-
+@ON_BOTH
 def test_the_conditions_of_several_runs_are_those_of_each_run(story, store):
     runs = []
     for number in range(3):

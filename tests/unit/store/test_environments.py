@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-import pytest
-
 from perfsvc.model import FullEnvironment
 from perfsvc.store.schema import environments
 from perfsvc.store.schema.column_types import report_damaged
+from tests.unit.store.conftest import ON_BOTH
 
 FULL = FullEnvironment({"host.kernel": "6.1", "variable.CUDA_X": ""}, {"GPU-1": {"gpu.ecc": "on"}})
 ODD = "nul\0 ' \" \u202e 🙂 \n" + "x" * 5000
 
 
+@ON_BOTH
 def test_a_run_has_the_full_environment_that_was_stored_last(story, store):
     first, second, third = story.run(), story.run(), story.run()
     store.devices.put_full_environment(first, FULL)
@@ -21,35 +21,30 @@ def test_a_run_has_the_full_environment_that_was_stored_last(story, store):
     assert store.devices.full_environments([]) == {}
 
 
-def test_runs_with_the_same_environment_share_a_row(story, store):
-    for _ in range(3):
-        store.devices.put_full_environment(story.run(), FULL)
-    store.devices.put_full_environment(story.run(), replace(FULL, common={"host.kernel": "6.2"}))
-    assert story.execute("SELECT count(*) FROM full_environments") == [(2,)]
-    assert story.execute("SELECT count(DISTINCT full_environment_id) FROM runs") == [(2,)]
-
-
-def test_the_environment_of_a_deleted_run_is_deleted_with_its_last_run(story, store):
-    first, second = story.run(), story.run()
+def test_runs_with_the_same_environment_share_a_row_which_is_deleted_with_the_last_of_them(story, store):
+    first, second, other = (story.run() for _ in range(3))
     for run in (first, second):
         store.devices.put_full_environment(run, FULL)
+    store.devices.put_full_environment(other, replace(FULL, common={"host.kernel": "6.2"}))
+    assert story.execute("SELECT count(*) FROM full_environments") == [(2,)]
     store.exclusions.delete(first, reason="", by="ann")
     assert store.devices.full_environments([second]) == {second: FULL}
     store.exclusions.delete(second, reason="", by="ann")
-    assert story.execute("SELECT count(*) FROM full_environments") == [(0,)]
+    assert story.execute("SELECT count(*) FROM full_environments") == [(1,)]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"])
-def test_a_damaged_environment_is_read_as_an_empty_one_and_reported(story, store, content, caplog):
-    report_damaged.cache_clear()
-    environments._full.cache_clear()
+def test_a_damaged_environment_is_read_as_an_empty_one_and_reported(story, store, caplog):
     run = story.run()
     store.devices.put_full_environment(run, FULL)
-    story.execute("UPDATE full_environments SET parts = :parts", parts=content)
-    assert store.devices.full_environments([run]) == {run: FullEnvironment()}
-    assert f"the full environment {content!r} is damaged" in caplog.text
+    for content in ("", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"):
+        report_damaged.cache_clear()
+        environments._full.cache_clear()
+        story.execute("UPDATE full_environments SET parts = :parts", parts=content)
+        assert store.devices.full_environments([run]) == {run: FullEnvironment()}
+        assert f"the full environment {content!r} is damaged" in caplog.text
 
 
+@ON_BOTH
 def test_other_parts_are_another_segment(story, store):
     measured = {}
     for value in ("on", "off", "on"):
@@ -62,12 +57,7 @@ def test_other_parts_are_another_segment(story, store):
     assert environments[first].changes_to(environments[second]) == ("gpu.ecc on → off",)
 
 
-def test_the_environment_before_a_run_has_its_parts(story, store):
-    story = replace(story, environment=replace(story.environment, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1"))))
-    first, second = story.run(), story.run()
-    assert store.devices.environment_before(second, "GPU-1", {story.tiled}) == (first, story.environment)
-
-
+@ON_BOTH
 def test_each_device_has_its_newest_environment_in_each_run(story, store):
     first = story.run()
     older = story.environment
@@ -83,6 +73,7 @@ def test_each_device_has_its_newest_environment_in_each_run(story, store):
     }
 
 
+@ON_BOTH
 def test_a_part_may_hold_any_text_of_any_length(story, store):
     parts = tuple((f"variable.{number:03}", ODD) for number in range(200))
     story = replace(story, environment=replace(story.environment, parts=parts))

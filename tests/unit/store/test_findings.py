@@ -17,18 +17,12 @@ from perfsvc.model import (
     EventKind,
     FindingState,
     FindingUpdates,
-    Judgement,
     RootCause,
     Suspect,
-    Verdict,
 )
+from tests.unit.store.conftest import ON_BOTH, suspect
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
-
-
-def suspect(series, ratio=1.2, *, cause=Cause.KERNEL, direction=Direction.SLOWER, baseline=1):
-    judged = Judgement(series, Verdict.REGRESSION, "", ratio, 1.1, 1.3, baseline, None, 1e-4, ratio * 1e-4, cause=cause)
-    return Suspect(judged, ChangeKind.REGRESSION, direction)
 
 
 @contextmanager
@@ -43,38 +37,13 @@ def counted(store):
     event.remove(store.database.engine, "before_cursor_execute", note)
 
 
-@pytest.fixture
-def tiled(story):
-    return story.series(story.tiled)
-
-
-@pytest.fixture
-def naive(story):
-    return story.series(story.naive)
-
-
-@pytest.fixture
-def nights(story):
-    """Five nights that measured both cases, the first of them the level of both."""
-    numbers = [story.run(story.tiled, story.naive) for _ in range(5)]
-    story.store.verdicts.put(1, [story.judgement(case) for case in (story.tiled, story.naive)])
-    return numbers
-
-
-def test_a_finding_names_its_series(story, nights, tiled, naive):
+@ON_BOTH
+def test_a_finding_names_its_series(story, five_nights, tiled, naive):
     assert story.raise_finding(2, [suspect(tiled), suspect(naive, ratio=1.3)], "the old one is faster") == [1]
     (finding,) = story.store.findings.active()
-    assert (finding.cause, finding.changes, finding.direction) == (
-        Cause.KERNEL,
-        (ChangeKind.REGRESSION,),
-        Direction.SLOWER,
-    )
-    assert (finding.devices, finding.first_run, finding.last_run, finding.state) == (
-        {"GPU-1": "NVIDIA H100"},
-        2,
-        2,
-        FindingState.OPEN,
-    )
+    assert (finding.cause, finding.changes) == (Cause.KERNEL, (ChangeKind.REGRESSION,))
+    assert (finding.direction, finding.devices) == (Direction.SLOWER, {"GPU-1": "NVIDIA H100"})
+    assert (finding.first_run, finding.last_run, finding.state) == (2, 2, FindingState.OPEN)
     assert (finding.evidence, finding.reason, finding.by) == ("the old one is faster", "", "")
     assert {moved.series: (moved.ratio, moved.baseline_run, moved.last_run) for moved in finding.moved} == {
         tiled: (1.2, 1, 2),
@@ -82,7 +51,7 @@ def test_a_finding_names_its_series(story, nights, tiled, naive):
     }
 
 
-def test_a_series_with_an_active_finding_gets_no_second_one(story, nights, tiled, naive):
+def test_a_series_with_an_active_finding_gets_no_second_one(story, five_nights, tiled, naive):
     story.raise_finding(2, [suspect(tiled)], "")
     assert story.raise_finding(3, [suspect(tiled, ratio=1.4), suspect(naive)], "") == [1, 2]
     second, first = story.store.findings.active()
@@ -91,13 +60,7 @@ def test_a_series_with_an_active_finding_gets_no_second_one(story, nights, tiled
     assert (first.first_run, first.last_run) == (2, 3)
 
 
-def test_another_direction_or_metric_is_a_separate_finding(story, nights, tiled):
-    story.raise_finding(2, [suspect(tiled)], "")
-    assert story.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "") == [2]
-    assert story.raise_finding(3, [suspect(replace(tiled, metric="energy_j"))], "") == [3]
-
-
-def test_a_renamed_case_stays_in_its_finding(story, nights, tiled):
+def test_a_renamed_case_stays_in_its_finding(story, five_nights, tiled):
     story.raise_finding(2, [suspect(tiled)], "")
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     night = story.run(renamed)
@@ -107,23 +70,17 @@ def test_a_renamed_case_stays_in_its_finding(story, nights, tiled):
     assert story.recover(night, [(1, shared)]) == [1]
 
 
-def test_a_finding_is_resolved_once_all_its_series_are_back(story, nights, tiled, naive):
-    story.raise_finding(2, [suspect(tiled), suspect(naive)], "")
-    assert story.recover(3, [(1, tiled)]) == []
-    assert story.recover(4, [(1, naive)]) == [1]
-    assert story.store.findings.active() == []
-    (finding,) = story.store.findings.all()
-    assert (finding.state, finding.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
-    assert sorted(moved.recovered_run for moved in finding.moved) == [3, 4]
-
-
-def test_only_the_recovered_series_is_marked(story, nights, tiled, naive):
+def test_a_finding_is_resolved_once_all_its_series_are_back(story, five_nights, tiled, naive):
     joules = replace(tiled, metric="energy_j")
     story.raise_finding(2, [suspect(tiled), suspect(naive), suspect(joules)], "")
     story.raise_finding(2, [suspect(tiled, direction=Direction.FASTER)], "")
     assert story.recover(3, [(1, joules), (1, naive), (2, tiled)]) == [2]
     (finding,) = story.store.findings.active()
     assert {moved.series: moved.recovered_run for moved in finding.moved} == {tiled: None, naive: 3, joules: 3}
+    assert story.recover(4, [(1, tiled)]) == [1]
+    assert story.store.findings.active() == []
+    finding = story.store.findings.get(1)
+    assert (finding.state, finding.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
 
 
 def test_the_events_of_many_series_name_some_and_count_the_others(story, tiled):
@@ -154,40 +111,26 @@ def test_many_recovered_series_take_few_statements(story):
     assert len(statements) < 10
 
 
-def test_a_change_that_comes_back_against_the_same_baseline_reopens_its_finding(story, nights, tiled):
-    story.raise_finding(2, [suspect(tiled)], "")
+def test_a_change_that_comes_back_reopens_its_finding_with_the_evidence_of_today(story, five_nights, tiled):
+    story.raise_finding(2, [suspect(tiled)], "11 times as slow", "aaa..bbb")
     story.recover(3, [(1, tiled)])
-    assert story.raise_finding(4, [suspect(tiled)], "") == [1]
+    assert story.raise_finding(4, [suspect(tiled)], "3 times as slow", "aaa..bbb") == [1]
     (finding,) = story.store.findings.active()
     assert (finding.state, finding.last_run, finding.moved[0].recovered_run) == (FindingState.OPEN, 4, None)
+    assert finding.evidence == "3 times as slow"
+    story.store.findings.set_state(1, FindingState.RESOLVED, by="ann")  # too early, whatever code came since
+    assert story.raise_finding(5, [suspect(tiled)], "", "ccc..ddd") == [1]
 
 
-def test_another_root_cause_after_a_recovery_is_a_new_finding(story, nights, tiled):
+def test_another_root_cause_or_baseline_after_a_recovery_is_a_new_finding(story, five_nights, tiled):
     story.raise_finding(2, [suspect(tiled)], "11 times as slow", "aaa..bbb")
     story.recover(3, [(1, tiled)])
     assert story.raise_finding(4, [suspect(tiled)], "3 times as slow", "ccc..ddd") == [2]
     first, second = story.store.findings.get(1), story.store.findings.get(2)
     assert (first.state, first.root_cause, first.last_run) == (FindingState.RESOLVED, "aaa..bbb", 2)
     assert (second.state, second.root_cause, second.evidence) == (FindingState.OPEN, "ccc..ddd", "3 times as slow")
-
-
-def test_what_a_person_resolved_too_early_is_reopened_whatever_code_came_since(story, nights, tiled):
-    story.raise_finding(2, [suspect(tiled)], "", "aaa..bbb")
-    story.store.findings.set_state(1, FindingState.RESOLVED, by="ann")
-    assert story.raise_finding(4, [suspect(tiled)], "", "ccc..ddd") == [1]
-
-
-def test_a_finding_that_shows_again_has_the_evidence_of_today(story, nights, tiled):
-    story.raise_finding(2, [suspect(tiled)], "11 times as slow", "aaa..bbb")
-    story.recover(3, [(1, tiled)])
-    assert story.raise_finding(4, [suspect(tiled)], "3 times as slow", "aaa..bbb") == [1]
-    assert story.store.findings.get(1).evidence == "3 times as slow"
-
-
-def test_a_regression_from_another_baseline_after_a_recovery_is_a_new_finding(story, nights, tiled):
-    story.raise_finding(2, [suspect(tiled)], "")
-    story.recover(3, [(1, tiled)])
-    assert story.raise_finding(4, [suspect(tiled, baseline=3)], "") == [2]
+    story.recover(5, [(2, tiled)])
+    assert story.raise_finding(story.run(), [suspect(tiled, baseline=5)], "", "ccc..ddd") == [3]
 
 
 def test_a_recovered_series_that_regresses_for_another_cause_is_a_new_finding(story, tiled):
@@ -200,7 +143,8 @@ def test_a_recovered_series_that_regresses_for_another_cause_is_a_new_finding(st
     assert story.raise_finding(story.run(), [suspect(tiled)], "slow again") == [other]
 
 
-def test_two_hosts_that_raise_a_root_cause_at_once_raise_one_finding(story, nights, tiled, naive):
+@ON_BOTH
+def test_two_hosts_that_raise_a_root_cause_at_once_raise_one_finding(story, five_nights, tiled, naive):
     """The second host begins just before the first one inserts its finding, and still joins that finding."""
     other = Thread(target=story.raise_finding, args=(3, [suspect(naive)], "there", "abc..def"))
 
@@ -216,7 +160,7 @@ def test_two_hosts_that_raise_a_root_cause_at_once_raise_one_finding(story, nigh
     assert {moved.series for moved in finding.moved} == {tiled, naive}
 
 
-def test_a_later_run_and_another_device_join_the_finding_of_their_root_cause(story, nights, tiled, naive):
+def test_a_later_run_and_another_device_join_the_finding_of_their_root_cause(story, five_nights, tiled, naive):
     story.put(3, story.tiled, device="GPU-2")
     story.raise_finding(2, [suspect(tiled)], "first", "abc..def")
     other_device = replace(tiled, device="GPU-2")
@@ -230,19 +174,25 @@ def test_a_later_run_and_another_device_join_the_finding_of_their_root_cause(sto
     ]
 
 
-@pytest.mark.parametrize(
-    ("cause", "root_cause"), [(Cause.KERNEL, "def..fed"), (Cause.TOOLCHAIN, "abc..def"), (Cause.KERNEL, "")]
-)
-def test_another_cause_or_root_cause_is_a_separate_finding(story, nights, tiled, naive, *, cause, root_cause):
-    story.raise_finding(2, [suspect(tiled)], "", root_cause and "abc..def")
-    assert story.raise_finding(3, [suspect(naive, cause=cause)], "", root_cause) == [2]
-
-
-@pytest.mark.parametrize("state", [FindingState.IGNORED, FindingState.ACCEPTED, FindingState.RESOLVED])
-def test_no_series_joins_an_ignored_or_closed_finding(story, nights, tiled, naive, state):
+def test_another_direction_metric_cause_or_root_cause_is_a_separate_finding(story, five_nights, tiled, naive):
     story.raise_finding(2, [suspect(tiled)], "", "abc..def")
-    story.store.findings.set_state(1, state)
-    assert story.raise_finding(3, [suspect(naive)], "", "abc..def") == [2]
+    for number, (other, root_cause) in enumerate(
+        [
+            (suspect(tiled, direction=Direction.FASTER), "abc..def"),
+            (suspect(replace(tiled, metric="energy_j"), cause=Cause.TOOLCHAIN), "abc..def"),
+            (suspect(naive), "def..fed"),
+            (suspect(replace(naive, metric="energy_j")), ""),
+            (suspect(replace(naive, metric="steps")), ""),
+        ],
+        start=2,
+    ):
+        assert story.raise_finding(3, [other], "", root_cause) == [number]
+
+
+def test_no_series_joins_an_ignored_or_closed_finding(story, five_nights, tiled):
+    for number, state in enumerate([FindingState.IGNORED, FindingState.ACCEPTED, FindingState.RESOLVED], start=1):
+        assert story.raise_finding(2, [suspect(replace(tiled, metric=f"m{number}"))], "", "abc..def") == [number]
+        story.store.findings.set_state(number, state)
 
 
 class KilledError(BaseException):
@@ -275,7 +225,8 @@ def stored(store):
 
 
 @pytest.mark.slow
-def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled, naive):
+@ON_BOTH
+def test_an_update_killed_at_any_statement_can_be_repeated(story, five_nights, tiled, naive):
     joules = replace(tiled, metric="energy_j")
     warm = replace(tiled, cache=CacheState.WARM)
     story.raise_finding(2, [suspect(tiled), suspect(warm)], "", "abc..def")
@@ -305,37 +256,27 @@ def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled,
     assert stored(story.store) == after
 
 
-def test_an_old_run_neither_resolves_nor_reopens_newer_findings(story, nights, tiled, naive):
+def test_an_old_run_neither_resolves_nor_reopens_newer_findings(story, five_nights, tiled, naive):
     story.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
     assert story.store.findings.update(3, [(1, tiled, 1), (1, naive, 1)], []) == FindingUpdates()
     story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
     after = stored(story.store)
-    assert story.store.findings.update(3, [], [RootCause("abc..def", "", (suspect(tiled),))]) == FindingUpdates(
-        seen=(1,)
-    )
+    updates = story.store.findings.update(3, [], [RootCause("abc..def", "", (suspect(tiled),))])
+    assert updates == FindingUpdates(seen=(1,))
     assert stored(story.store) == after
 
 
-@pytest.fixture
-def renamed_series(story):
-    """A case that was called ``tiled`` before; from run 2 on, another case has that name and both are measured."""
+def test_a_reused_name_and_its_former_owner_have_separate_findings(story, tiled):
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     story.run()
-    for _ in range(3):
+    for _ in range(3):  # from run 2 on, another case has the former name
         story.run(renamed, story.tiled)
-    return story.series(renamed)
-
-
-def test_a_reused_name_and_its_former_owner_have_separate_findings(story, renamed_series, tiled):
-    store = story.store
-    assert story.raise_finding(2, [suspect(renamed_series)], "", "abc..def") == [1]
+    shared = story.series(renamed)
+    assert story.raise_finding(2, [suspect(shared)], "", "abc..def") == [1]
     assert story.raise_finding(3, [suspect(tiled)], "", "def..fed") == [2]
-    assert [[moved.series for moved in finding.moved] for finding in store.findings.active()] == [
-        [tiled],
-        [renamed_series],
-    ]
-    assert story.recover(4, [(1, renamed_series)]) == [1]
-    assert [finding.id for finding in store.findings.active()] == [2]
+    assert [moved.series for finding in story.store.findings.active() for moved in finding.moved] == [tiled, shared]
+    assert story.recover(4, [(1, shared)]) == [1]
+    assert [finding.id for finding in story.store.findings.active()] == [2]
 
 
 def test_a_confirmation_is_found_under_the_present_name_of_its_case(story, tiled):
@@ -352,7 +293,7 @@ def test_a_confirmation_is_found_under_the_present_name_of_its_case(story, tiled
     assert (answer.suspect.series, answer.suspect.judgement.candidate_s) == (story.series(renamed), judged.candidate_s)
 
 
-def test_a_finding_has_the_evidence_of_its_own_series_whatever_else_has_its_root_cause(story, nights, tiled, naive):
+def test_a_finding_has_the_evidence_of_its_own_series_whatever_shares_its_root_cause(story, five_nights, tiled, naive):
     story.raise_finding(2, [suspect(tiled, cause=Cause.TOOLCHAIN)], "", "nvcc 13 → nvcc 14")
     known = replace(suspect(tiled), evidence="its code is 50.0 % slower")
     new = replace(suspect(naive), evidence="its code is 5.0 % slower")
@@ -363,7 +304,7 @@ def test_a_finding_has_the_evidence_of_its_own_series_whatever_else_has_its_root
     assert event.text == f"{naive.case.id}: its code is 5.0 % slower"
 
 
-def test_deleting_the_run_in_which_a_series_recovered_accepts_no_slow_level(story, nights, tiled, naive):
+def test_deleting_the_run_in_which_a_series_recovered_accepts_no_slow_level(story, five_nights, tiled, naive):
     cause = RootCause("a..b", "it is slower", (suspect(naive),))
     story.store.findings.update(2, [], [replace(cause, suspects=(suspect(tiled), suspect(naive)))])
     story.store.findings.update(3, [(1, tiled, 1)], [cause])

@@ -7,13 +7,14 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown, Status
 from perfsvc.store.measurements.batches import USUAL, batch_summary, pack_batches, unpack_batches
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.samples import DAMAGED
+from tests.unit.store.conftest import ON_BOTH
 
 CALM = Conditions(sm_clock_hz=1.5e9, memory_clock_hz=2.5e9, temperature_c=40.0, power_w=300.0)
 HOT = Conditions(
@@ -26,6 +27,7 @@ HOT = Conditions(
     xids=(31, 79),
     others=(1234,),
 )
+WORST = (90.0, 650.0, "power cap, thermal slowdown", 1)
 
 
 @pytest.fixture
@@ -47,6 +49,7 @@ def summary(story):
     return tuple(columns[name][0] for name in names)
 
 
+@ON_BOTH
 def test_batches_are_stored_in_order_with_the_conditions_of_the_device(stored):
     batches = (
         Batch((1.0, 2.0), blocked=True, kept_ahead=True, busy_s=3.5, conditions=CALM),
@@ -74,21 +77,22 @@ def test_the_clock_is_that_of_accepted_batches_and_other_conditions_are_the_wors
     assert summary(story) == (1.375e9, 90.0, 650.0, "power cap, thermal slowdown", 1)
 
 
-def test_conditions_that_no_batch_reports_are_unknown(story, stored):
-    stored(Batch((1.0,), conditions=Conditions(sm_clock_hz=nan, temperature_c=nan)), Batch((1.0,)))
-    assert summary(story) == (None, None, None, "", 0)
+UNKNOWN = (None, None, "", 0)
+WITHOUT_CLOCK = {
+    "unknown conditions": (UNKNOWN, Batch((1.0,), conditions=Conditions(nan, temperature_c=nan)), Batch((1.0,))),
+    "no batches": (UNKNOWN,),
+    "only rejected batches": (WORST, Batch((9.0,), rejected="thermal slowdown", conditions=HOT)),
+}
 
 
-def test_a_measurement_without_batches_has_an_empty_summary(story, stored):
-    assert stored(status=Status.FAILED) == ()
-    assert summary(story) == (None, None, None, "", 0)
+@pytest.mark.parametrize("name", WITHOUT_CLOCK)
+def test_what_no_batch_or_only_a_rejected_batch_reports_is_no_clock(story, stored, name):
+    worst, *batches = WITHOUT_CLOCK[name]
+    stored(*batches, status=Status.OK if name == "unknown conditions" else Status.FAILED)
+    assert summary(story) == (None, *worst)
 
 
-def test_if_all_batches_are_rejected_there_is_no_clock(story, stored):
-    stored(Batch((9.0,), rejected="thermal slowdown", conditions=HOT), status=Status.FAILED)
-    assert summary(story) == (None, 90.0, 650.0, "power cap, thermal slowdown", 1)
-
-
+@ON_BOTH
 def test_faults_of_all_batches_are_columns_of_the_measurement(story, stored):
     again = replace(HOT, ecc_errors=1, xids=(79, 13), others=(1234, 99))
     stored(Batch((1.0,), conditions=HOT), Batch((1.0,)), Batch((1.0,), conditions=again))
@@ -96,6 +100,7 @@ def test_faults_of_all_batches_are_columns_of_the_measurement(story, stored):
     assert found == [(3, "31, 79, 13", "1234, 99")]
 
 
+@ON_BOTH
 def test_batches_are_counted_by_reason_for_cases_with_a_rejected_batch(story, stored):
     story.put(run := story.begin(), story.naive, samples=(1.0,), batches=(Batch((1.0,)),))
     rejected = Batch((9.0,), rejected="hot")
@@ -106,13 +111,14 @@ def test_batches_are_counted_by_reason_for_cases_with_a_rejected_batch(story, st
     assert [*counts.popitem()[1]] == ["", "hot", "x"]
 
 
-@pytest.mark.parametrize("blob", [b"", b"x", zlib.compress(b"[[1,"), zlib.compress(b"[" * 100_000)])
-def test_a_damaged_blob_costs_only_its_own_batches(story, stored, blob, caplog):
-    report_damaged.cache_clear()
+def test_a_damaged_blob_costs_only_its_own_batches(story, stored, caplog):
     stored(Batch((9.0,), rejected="hot"), status=Status.FAILED)
-    story.execute("UPDATE measurements SET batches = :blob", blob=blob)
-    assert story.store.measurements.batch_counts(1) == {}
-    assert f"a blob of batches of {story.tiled} is damaged" in caplog.text
+    for blob in (b"", b"x", zlib.compress(b"[[1,"), zlib.compress(b"[" * 100_000)):
+        report_damaged.cache_clear()
+        caplog.clear()
+        story.execute("UPDATE measurements SET batches = :blob", blob=blob)
+        assert story.store.measurements.batch_counts(1) == {}
+        assert f"a blob of batches of {story.tiled} is damaged" in caplog.text
 
 
 json_values = st.recursive(
@@ -122,6 +128,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(json_values)
 def test_hostile_content_is_damage_or_batches(content):
     try:
@@ -155,6 +162,7 @@ batches = st.builds(
 )
 
 
+@settings(max_examples=20)
 @given(st.lists(batches, max_size=5))
 def test_all_batches_are_read_back_with_seven_digits(given_batches):
     samples = tuple(second for batch in given_batches if not batch.rejected for second in batch.samples_s)
@@ -163,25 +171,21 @@ def test_all_batches_are_read_back_with_seven_digits(given_batches):
     for before, after in zip(given_batches, found, strict=True):
         assert tuple(map(np.float32, before.samples_s)) == tuple(map(np.float32, after.samples_s))
         assert after.busy_s == pytest.approx(before.busy_s, rel=1e-6)
+        rounded = {}
         for name in ("sm_clock_hz", "memory_clock_hz", "temperature_c", "power_w"):
-            value = getattr(before.conditions, name)
-            near = None if value is None else pytest.approx(value, rel=1e-6)
-            assert getattr(after.conditions, name) == near
-        rounded = {name: getattr(after.conditions, name) for name in ("sm_clock_hz", "memory_clock_hz")}
-        rounded |= {name: getattr(after.conditions, name) for name in ("temperature_c", "power_w")}
-        expected = replace(
-            before,
-            samples_s=after.samples_s,
-            busy_s=after.busy_s,
-            conditions=replace(before.conditions, **rounded),
-        )
-        assert after == expected
+            value, rounded[name] = getattr(before.conditions, name), getattr(after.conditions, name)
+            assert rounded[name] == (None if value is None else pytest.approx(value, rel=1e-6))
+        expected = replace(before.conditions, **rounded)
+        assert after == replace(before, samples_s=after.samples_s, busy_s=after.busy_s, conditions=expected)
 
 
-def test_batches_that_are_packed_again_stay_the_same():
+def test_batches_that_are_packed_again_and_their_summary_stay_the_same():
     batch = Batch((1e-6,), busy_s=1 / 3, rejected="hot", conditions=Conditions(1.99373e9 / 7, power_w=inf))
     blob = pack_batches([batch])
     assert pack_batches(unpack_batches(blob)) == blob
+    reading = Conditions(sm_clock_hz=1981234567.8, temperature_c=61.123456789, power_w=651.12345678)
+    batches = (Batch((1.0,), conditions=reading), Batch((1.0,), conditions=replace(reading, sm_clock_hz=1.9e9 / 7)))
+    assert batch_summary(unpack_batches(pack_batches(batches), (1.0, 1.0))) == batch_summary(batches)
 
 
 def test_usual_values_at_the_end_of_a_batch_take_no_space():
@@ -190,12 +194,7 @@ def test_usual_values_at_the_end_of_a_batch_take_no_space():
     assert len(USUAL) == 13
 
 
-def test_a_server_that_receives_the_batches_computes_the_same_summary():
-    reading = Conditions(sm_clock_hz=1981234567.8, temperature_c=61.123456789, power_w=651.12345678)
-    batches = (Batch((1.0,), conditions=reading), Batch((1.0,), conditions=replace(reading, sm_clock_hz=1.9e9 / 7)))
-    assert batch_summary(unpack_batches(pack_batches(batches), (1.0, 1.0))) == batch_summary(batches)
-
-
+@ON_BOTH
 def test_more_memory_errors_than_the_column_holds_are_stored_as_the_most(story, stored):
     many = Conditions(ecc_errors=2**31 - 1)
     (first, second) = stored(Batch((1.0,), conditions=many), Batch((1.0,), conditions=many))

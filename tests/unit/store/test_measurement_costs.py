@@ -8,6 +8,7 @@ import pytest
 from perfsvc.model import CacheState, Noise, Status
 from perfsvc.store import CaseCost, RunState
 from perfsvc.store.measurements.costs import NEWEST
+from tests.unit.store.conftest import ON_BOTH
 
 GPUS = ("GPU-1", "GPU-2")
 
@@ -28,10 +29,17 @@ def night(story):
     return run
 
 
+def costs(story, *cases, devices=GPUS):
+    """The cost and the noise by device, case and cache state."""
+    known = story.store.measurements.costs(cases or [story.tiled], devices)
+    return {place: (one.cost_s, one.between) for place, one in known.items()}
+
+
 def measured_at(story, run):
     return max(story.store.measurements.columns([run])["measured_at"])
 
 
+@ON_BOTH
 def test_the_cost_is_the_mean_of_the_newest_ended_run_and_last_is_from_any_run(story, night):
     night(9.0, 9.0)
     night(0.5, 0.75, between=0.02)
@@ -42,42 +50,36 @@ def test_the_cost_is_the_mean_of_the_newest_ended_run_and_last_is_from_any_run(s
     assert story.store.measurements.costs([], GPUS) == {}
 
 
-def test_an_interrupted_run_counts_for_the_cost(story, night):
-    night(1.0)
-    night(2.0, state=RunState.INTERRUPTED)
-    assert [one.cost_s for one in story.store.measurements.costs([story.tiled], GPUS).values()] == [2.0]
-
-
-def test_the_noise_is_that_of_the_newest_run_that_knows_it(story, night):
+def test_the_noise_is_that_of_the_newest_run_that_knows_it_and_the_cost_that_of_any_ended_run(story, night):
+    cold = ("GPU-1", story.tiled.id, CacheState.COLD)
     night(1.0, 1.0, between=0.3)
     night(1.0, 1.0, between=0.2)
     night(2.0)
-    (past,) = story.store.measurements.costs([story.tiled], GPUS).values()
-    assert (past.cost_s, past.between) == (2.0, 0.2)
+    assert costs(story) == {cold: (2.0, 0.2)}
+    night(3.0, state=RunState.INTERRUPTED)
+    assert costs(story) == {cold: (3.0, 0.2)}
+    night(60.0, status=Status.FAILED)
+    assert costs(story) == {cold: (60.0, 0.2)}
 
 
 def test_costs_are_separate_for_each_device_and_cache_state(story, night):
     night(1.0, between=0.1)
     night(2.0, between=0.2, device="GPU-2")
-    night(3.0, between=0.3, cache=CacheState.WARM)
     night(4.0, between=0.4, case=story.naive)
     night(5.0, between=0.5, case=replace(story.tiled, version=2))
-    past = story.store.measurements.costs([story.tiled], GPUS)
-    assert {key: (one.cost_s, one.between) for key, one in past.items()} == {
-        ("GPU-1", story.tiled.id, CacheState.COLD): (1.0, 0.1),
-        ("GPU-2", story.tiled.id, CacheState.COLD): (2.0, 0.2),
-        ("GPU-1", story.tiled.id, CacheState.WARM): (3.0, 0.3),
-    }
-
-
-def test_both_cache_states_of_a_case_in_one_run_have_their_own_cost(story):
     run = story.begin()
     for cache, wall_s in ((CacheState.COLD, 1.0), (CacheState.WARM, 4.0)):
         for replica in range(2):
             story.put(run, story.tiled, cache=cache, replica=replica, wall_s=wall_s + replica)
     story.store.runs.end(run, RunState.FINISHED)
-    costs = {cache: one.cost_s for (_, _, cache), one in story.store.measurements.costs([story.tiled], GPUS).items()}
-    assert costs == {CacheState.COLD: 1.5, CacheState.WARM: 4.5}
+    cold, there, warm = (
+        ("GPU-1", story.tiled.id, CacheState.COLD),
+        ("GPU-2", story.tiled.id, CacheState.COLD),
+        ("GPU-1", story.tiled.id, CacheState.WARM),
+    )
+    assert costs(story) == {cold: (1.5, 0.1), there: (2.0, 0.2), warm: (4.5, None)}
+    assert costs(story, devices=["GPU-2"]) == {there: (2.0, 0.2)}
+    assert costs(story, devices=["GPU-3"]) == costs(story, devices=[]) == {}
 
 
 def test_a_case_that_never_reached_its_device_has_no_cost(story, night):
@@ -89,20 +91,13 @@ def test_a_case_that_never_reached_its_device_has_no_cost(story, night):
     assert (past.cost_s, past.last) == (1.0, measured_at(story, known))
 
 
-def test_the_seconds_of_a_failed_case_are_its_cost(story, night):
-    night(60.0, status=Status.FAILED)
-    assert [one.cost_s for one in story.store.measurements.costs([story.tiled], GPUS).values()] == [60.0]
-
-
 def test_a_new_name_has_the_cost_of_the_former_one(story, night):
     night(1.0, between=0.1)
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
-    before = story.store.measurements.costs([shared], GPUS)
-    assert [(case, one.cost_s) for (_, case, _), one in before.items()] == [(shared.id, 1.0)]
+    place = ("GPU-1", shared.id, CacheState.COLD)
+    assert costs(story, shared) == {place: (1.0, 0.1)}
     night(2.0, case=shared)
-    assert [(one.cost_s, one.between) for one in story.store.measurements.costs([shared], GPUS).values()] == [
-        (2.0, 0.1)
-    ]
+    assert costs(story, shared) == {place: (2.0, 0.1)}
 
 
 def test_only_the_newest_measurements_count(story, night):
@@ -116,15 +111,8 @@ def test_only_the_newest_measurements_count(story, night):
     }
 
 
-def test_only_the_named_devices_count(story, night):
-    night(1.0, device="GPU-2")
-    assert story.store.measurements.costs([story.tiled], ["GPU-1"]) == {}
-    assert story.store.measurements.costs([story.tiled], []) == {}
-    assert [uuid for uuid, *_ in story.store.measurements.costs([story.tiled], ["GPU-2"])] == ["GPU-2"]
-
-
 def test_nights_without_a_time_do_not_hide_the_cost(story, night):
     night(1.0)
     for _ in range(NEWEST):
         night(0.0, status=Status.SKIPPED)
-    assert [one.cost_s for one in story.store.measurements.costs([story.tiled], GPUS).values()] == [1.0]
+    assert [cost for cost, _ in costs(story).values()] == [1.0]

@@ -6,6 +6,7 @@ import pytest
 
 from perfsvc.errors import DatabaseError
 from perfsvc.model import CacheState, Noise, Peak, Status
+from tests.unit.store.conftest import ON_BOTH
 
 
 def place(case, device="GPU-1", cache=CacheState.COLD):
@@ -25,6 +26,7 @@ def by_id(noise):
     return {(device, case.id, cache): levels for (device, case, cache), levels in noise.items()}
 
 
+@ON_BOTH
 def test_noise_is_read_by_device_case_and_cache_state(story):
     run = story.begin()
     for device in ("GPU-1", "GPU-2"):
@@ -56,20 +58,19 @@ def test_noise_is_stored_with_the_number_of_timed_replicas(story):
 
 def test_noise_and_peaks_replace_those_stored_before(story):
     run, other = (story.run(story.tiled, story.naive) for _ in range(2))
+    usual = dict.fromkeys(map(place, (story.tiled, story.naive)), Noise(0.5, 0.5))
     for number in (run, other):
-        story.store.measurements.put_noise(
-            number, {place(story.tiled): Noise(0.5, 0.5), place(story.naive): Noise(0.5, 0.5)}
-        )
+        story.store.measurements.put_noise(number, usual)
         story.store.devices.put_peaks(number, {"GPU-1": Peak(2e12, 3e12)})
     story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.25, nan)})
     story.store.devices.put_peaks(run, {})
-    nothing, present = Noise(None, None), Noise(0.5, 0.5)
-    assert stored_noise(story, run) == by_id({place(story.tiled): Noise(0.25, None), place(story.naive): nothing})
-    assert story.store.devices.peaks(run) == {}
-    assert stored_noise(story, other) == by_id({place(story.tiled): present, place(story.naive): present})
-    assert story.store.devices.peaks(other) == {"GPU-1": Peak(2e12, 3e12)}
+    left = {place(story.tiled): Noise(0.25, None), place(story.naive): Noise(None, None)}
+    assert stored_noise(story, run) == by_id(left)
+    assert stored_noise(story, other) == by_id(usual)
+    assert (story.store.devices.peaks(run), story.store.devices.peaks(other)) == ({}, {"GPU-1": Peak(2e12, 3e12)})
 
 
+@ON_BOTH
 def test_noise_peaks_and_over_budget_cases_are_deleted_with_their_run(story):
     run = story.run()
     story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.5, 0.5)})

@@ -7,6 +7,7 @@ from math import isnan, nan
 import pytest
 
 from perfsvc.model import CheckedKernel, CheckVerdict, StaticFacts, Status, Verdict
+from tests.unit.store.conftest import ON_BOTH
 
 FACTS = StaticFacts(32, 0, 4, 8, 0, 1, None, "5a" * 32)
 
@@ -27,6 +28,7 @@ def check(story):
     return put
 
 
+@ON_BOTH
 def test_errors_and_work_are_those_of_all_replicas(story, store):
     runs = [story.begin(), story.begin()]
     for run in runs:
@@ -52,21 +54,19 @@ def test_errors_and_work_are_those_of_all_replicas(story, store):
     assert store.measurements.quantities(runs[:1])[story.series(story.tiled)].runs.tolist() == runs[:1]
 
 
-def test_a_run_with_a_bad_replica_is_left_out(story, store):
+def test_a_renamed_case_keeps_its_quantities_and_a_run_with_a_bad_replica_is_left_out(story, store):
+    first = story.run()
+    renamed = replace(story.tiled, variant="blocked", formerly=("tiled",))
+    second = story.run(renamed)
+    (of_case,) = store.measurements.quantities([first, second]).values()
+    assert of_case.runs.tolist() == [first, second]
     run = story.begin()
     story.put(run, story.tiled, replica=0)
     story.put(run, story.tiled, replica=1, status=Status.WRONG)
     assert store.measurements.quantities([run]) == {}
 
 
-def test_a_renamed_case_keeps_its_quantities(story, store):
-    first = story.run()
-    renamed = replace(story.tiled, variant="blocked", formerly=("tiled",))
-    second = story.run(renamed)
-    (of_case,) = store.measurements.quantities([first, second]).values()
-    assert of_case.runs.tolist() == [first, second]
-
-
+@ON_BOTH
 def test_static_facts_are_those_of_the_commit_the_compiler_and_the_architecture(story, store, check):
     check("a", FACTS, replace(FACTS, registers=40))
     check("a", FACTS, replace(FACTS, registers=48))

@@ -11,6 +11,7 @@ import pytest
 from perfsvc.errors import DatabaseError
 from perfsvc.model import CacheState, Status
 from perfsvc.store import Store
+from tests.unit.store.conftest import ON_BOTH
 
 OTHER = "GPU-2"
 
@@ -29,7 +30,10 @@ def keys(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
     return list(zip(columns["run"], columns["variant"], columns["device"], strict=True))
 
 
-def test_columns_are_of_the_chosen_runs_cases_and_devices(store: Store, story: Any) -> None:
+@ON_BOTH
+def test_columns_are_of_the_chosen_runs_cases_and_devices(
+    store: Store, story: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = measured(story)
     read = store.measurements.columns
     everything = keys(read())
@@ -40,17 +44,12 @@ def test_columns_are_of_the_chosen_runs_cases_and_devices(store: Store, story: A
     assert len(read(None, None, {story.gpu.model})["run"]) == 5
     assert keys(read([first], {story.naive.id}, {OTHER})) == []
     assert read([])["run"] == []
-
-
-def test_columns_of_rows_that_are_read_in_several_parts_are_complete(
-    store: Store, story: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    measured(story)
     at_once = store.measurements.columns()
     monkeypatch.setattr("perfsvc.store.measurements.columns.PART", 2)
     assert store.measurements.columns() == at_once
 
 
+@ON_BOTH
 def test_samples_are_of_the_chosen_cases_and_devices(store: Store, story: Any) -> None:
     first, second = measured(story)
     assert [len(stored.times_s) for stored in store.measurements.samples(first)] == [3, 3]
@@ -62,6 +61,7 @@ def test_samples_are_of_the_chosen_cases_and_devices(store: Store, story: Any) -
     assert store.measurements.samples(second, cases={story.naive.id}) == []
 
 
+@ON_BOTH
 def test_a_database_that_is_opened_to_read_refuses_changes(store: Store, story: Any, place: str) -> None:
     run = story.run(story.tiled)
     with Store.open(place, create=False, read_only=True) as reader:
@@ -71,6 +71,7 @@ def test_a_database_that_is_opened_to_read_refuses_changes(store: Store, story: 
         assert reader.devices.all().keys() == {story.gpu.uuid}
 
 
+@ON_BOTH
 def test_an_empty_database_that_is_opened_to_read_gets_no_tables(empty: str, new_story: Callable[[Store], Any]) -> None:
     if "://" not in empty:
         Path(empty).touch()

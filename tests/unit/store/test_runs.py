@@ -6,9 +6,11 @@ import pytest
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
 from perfsvc.model import CacheState, Provenance, Status
 from perfsvc.store import RunState, Store
+from tests.unit.store.conftest import ON_BOTH
 
 
-def test_a_run_is_read_with_its_provenance(story):
+@ON_BOTH
+def test_a_run_is_read_with_its_provenance_and_its_end_in_utc(story):
     origin = story.provenance(
         label="nightly",
         commit="a" * 40,
@@ -20,41 +22,32 @@ def test_a_run_is_read_with_its_provenance(story):
     )
     run = story.store.runs.begin(origin)
     row = story.store.runs.get(run)
-    assert row.provenance == origin
-    assert row.state is RunState.RUNNING
-    assert row.finished is None
+    assert (row.provenance, row.state, row.finished) == (origin, RunState.RUNNING, None)
     assert (row.counts, row.cases, row.devices) == ({}, 0, ())
     assert story.store.runs.list() == [row]
-
-
-def test_the_end_of_a_run_is_stored_with_its_time_in_utc(story):
-    run = story.begin()
+    assert story.store.series.levels(run) == {}
     story.store.runs.end(run, RunState.FINISHED)
     row = story.store.runs.get(run)
     assert row.state is RunState.FINISHED
     assert row.finished.tzinfo is UTC
     assert timedelta() <= datetime.now(UTC) - row.finished < timedelta(minutes=1)
+    story.execute("DELETE FROM runs")
+    assert story.begin() == run + 1  # ids are not used again
 
 
-def test_a_local_time_is_read_as_the_same_moment_in_utc(story):
+@ON_BOTH
+def test_a_local_time_is_read_as_the_same_moment_in_utc_and_one_without_a_zone_is_refused(story):
     started = datetime(2025, 1, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
     row = story.store.runs.get(story.begin(started=started))
     assert row.provenance.started == started
     assert row.provenance.started.tzinfo is UTC
     assert row.provenance.started.isoformat() == "2024-12-31T23:30:00+00:00"
-
-
-def test_a_label_that_is_no_valid_text_does_not_end_the_run(story):
-    row = story.store.runs.get(story.begin(label="nul\0 lone \udcff"))
-    assert row.provenance.label == "nul\N{REPLACEMENT CHARACTER} lone \\udcff"
-
-
-def test_a_time_without_a_zone_is_refused(story):
     with pytest.raises(DatabaseError, match="no time zone"):
         story.begin(started=datetime(2025, 1, 1))  # noqa: DTZ001 - the fault under test
-    assert story.store.runs.list() == []
+    assert len(story.store.runs.list()) == 1
 
 
+@ON_BOTH
 def test_runs_are_listed_newest_first_with_their_counts(story):
     first = story.run()
     second = story.begin()
@@ -79,10 +72,6 @@ def test_an_unknown_run_is_an_error(story):
             ask(7)
 
 
-def test_a_run_that_measured_nothing_has_no_levels(story):
-    assert story.store.series.levels(story.begin()) == {}
-
-
 def test_the_newest_run_is_the_last_that_ended_with_measurements(story):
     first, second = story.run(state=RunState.INTERRUPTED), story.run(state=RunState.FAILED)
     story.put(story.begin(), story.tiled)  # still running
@@ -92,38 +81,26 @@ def test_the_newest_run_is_the_last_that_ended_with_measurements(story):
     assert story.store.runs.newest(2) is None
 
 
-def test_a_failed_run_is_found_by_label_commit_and_age(story):
-    run = story.run(label="nightly", commit="abc1", state=RunState.FAILED)
-    assert (
-        story.store.runs.labelled("nightly").id
-        == story.store.runs.of_commit("abc")[0].id
-        == story.store.runs.newest().id
-        == run
-    )
-
-
-def test_a_label_names_its_newest_run(story):
-    story.run(label="before")
-    again = story.run(label="before")
-    story.run(label="after")
-    assert story.store.runs.labelled("before").id == again
-    assert story.store.runs.labelled("between") is None
-    assert story.store.runs.labelled("") is None
-
-
-def test_a_commit_names_its_newest_clean_run(story):
-    story.run(commit="abc1")
-    clean = story.run(commit="abc1")
-    story.run(commit="abc1", dirty=True)
+@ON_BOTH
+def test_a_label_and_a_commit_name_their_newest_run_even_a_failed_one(story):
+    runs = story.store.runs
+    failed = story.run(label="nightly", commit="fed1", state=RunState.FAILED)
+    assert runs.labelled("nightly").id == runs.of_commit("fed")[0].id == runs.newest().id == failed
+    story.run(label="before", commit="abc1")
+    clean = story.run(label="before", commit="abc1")
+    story.run(label="after", commit="abc1", dirty=True)
     dirty = story.run(commit="def2", dirty=True)
     story.run(commit="")
-    assert story.store.runs.of_commit("abc")[0].id == clean
-    assert story.store.runs.of_commit("def2")[0].id == dirty
-    assert story.store.runs.of_commit("fff") == []
-    assert story.store.runs.of_commit("") == []
-    assert story.store.runs.of_commit("a%1") == []
+    assert runs.labelled("before").id == clean
+    assert runs.labelled("between") is runs.labelled("") is None
+    assert (runs.of_commit("abc")[0].id, runs.of_commit("def2")[0].id) == (clean, dirty)
+    assert [run for prefix in ("fff", "", "a%1") for run in story.store.runs.of_commit(prefix)] == []
+    story.run(commit="abc2")
+    with pytest.raises(UsageError, match="abc stands for 2 commits: abc1, abc2"):
+        story.store.runs.of_commit("abc")
 
 
+@ON_BOTH
 def test_the_best_run_of_a_commit_is_clean_finished_whole_on_the_devices_asked_for_and_new(story):
     def on(*devices, cases=(story.tiled, story.naive), **given):
         run = story.begin(commit="abc1", **given)
@@ -149,28 +126,14 @@ def test_the_best_run_of_a_commit_is_clean_finished_whole_on_the_devices_asked_f
     assert order("GPU-2")[0] == order()[0] == both
 
 
-def test_a_prefix_of_two_commits_is_ambiguous(story):
-    story.run(commit="abc1")
-    story.run(commit="abc2")
-    with pytest.raises(UsageError, match="abc stands for 2 commits: abc1, abc2"):
-        story.store.runs.of_commit("abc")
-
-
+@ON_BOTH
 def test_text_that_no_database_can_store_is_stored_readably(story):
-    run = story.begin(command_line="perfsvc run \udcff \0")
-    assert story.store.runs.get(run).provenance.command_line == "perfsvc run \\udcff \N{REPLACEMENT CHARACTER}"
-
-
-def test_two_paths_that_differ_in_a_byte_that_is_no_text_stay_different(story):
+    run = story.begin(command_line="perfsvc run \udcff \0", label="nul\0 lone \udcff")
+    stored = story.store.runs.get(run).provenance
+    assert stored.command_line == "perfsvc run \\udcff \N{REPLACEMENT CHARACTER}"
+    assert stored.label == "nul\N{REPLACEMENT CHARACTER} lone \\udcff"
     runs = [story.begin(suite=os.fsdecode(folder)) for folder in (b"caf\xe8", b"caf\xe9")]
-    suites = {story.store.runs.get(run).provenance.suite for run in runs}
-    assert suites == {r"caf\udce8", r"caf\udce9"}
-
-
-def test_the_id_of_a_deleted_run_is_not_used_again(story):
-    last = story.begin()
-    story.execute("DELETE FROM runs WHERE id = :run", run=last)
-    assert story.begin() == last + 1
+    assert {story.store.runs.get(run).provenance.suite for run in runs} == {r"caf\udce8", r"caf\udce9"}
 
 
 def test_a_store_is_closed_by_its_with_block(place):
@@ -180,6 +143,7 @@ def test_a_store_is_closed_by_its_with_block(place):
         assert len(again.runs.list()) == 1
 
 
+@ON_BOTH
 def test_the_neighbours_of_a_run_selected_the_same_cases_and_measured_something(story):
     def run(scope="kernels", *, ended=True, measured=True):
         number = story.begin(scope=scope)

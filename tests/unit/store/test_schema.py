@@ -18,6 +18,7 @@ from perfsvc.store.keeping import upgrades
 from perfsvc.store.keeping.backup import copy_file
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
+from tests.unit.store.conftest import ON_BOTH
 
 NEXT = """
 import sqlalchemy as sa
@@ -49,6 +50,13 @@ def newer(tmp_path, monkeypatch):
     return switch
 
 
+@pytest.fixture
+def path(template_sqlite, tmp_path):
+    """A SQLite file with our tables and no rows."""
+    return shutil.copy(template_sqlite, tmp_path / "perfsvc.db")
+
+
+@ON_BOTH
 def test_migrations_create_exactly_the_tables_of_the_code(empty):
     Store.open(empty).close()
     engine = connect(resolve(empty))
@@ -57,17 +65,16 @@ def test_migrations_create_exactly_the_tables_of_the_code(empty):
     engine.dispose()
 
 
-def test_the_schema_is_checked(place):
+@ON_BOTH
+def test_the_schema_is_checked_and_a_missing_index_is_reported(story, place):
     state = Store.check(place)
     assert (state.revision, state.problems, state.ok) == (upgrades.head(), (), True)
-
-
-def test_a_missing_index_is_reported(story, place):
     story.execute("DROP INDEX ix_runs_label")
     (problem,) = Store.check(place).problems
     assert "ix_runs_label" in problem
 
 
+@ON_BOTH
 def test_an_empty_database_is_reported(empty):
     if not empty.startswith("postgresql"):
         Path(empty).touch()
@@ -76,14 +83,13 @@ def test_an_empty_database_is_reported(empty):
     assert "it is empty" in state.problems[0]
 
 
-def test_rows_that_refer_to_nothing_are_reported(tmp_path):
-    path = tmp_path / "perfsvc.db"
-    Store.open(path).close()
+def test_rows_that_refer_to_nothing_are_reported(path):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO binary_files VALUES (1, 'module', 'x', 'y')")
     assert "row 1 of binary_files refers to no binaries" in Store.check(path).problems
 
 
+@ON_BOTH
 def test_an_older_schema_asks_for_its_upgrade_and_keeps_every_row(story, place, newer):
     run = story.begin()
     story.put(run, story.tiled, metrics={"overlap": 1.0})
@@ -100,9 +106,7 @@ def test_an_older_schema_asks_for_its_upgrade_and_keeps_every_row(story, place, 
     assert story.execute("SELECT weather FROM runs") == [("fine",)]
 
 
-def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
-    path = tmp_path / "perfsvc.db"
-    Store.open(path).close()
+def test_a_sqlite_file_is_copied_before_its_upgrade(path, tmp_path, newer):
     assert Store.upgrade(path).backup is None
     newer(True)
     backup = Store.upgrade(path).backup
@@ -112,9 +116,8 @@ def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
     assert Store.check(backup).ok
 
 
-def test_a_copy_follows_no_link_keeps_the_permissions_and_removes_what_a_killed_one_left(tmp_path, newer):
-    path, victim = tmp_path / "perfsvc.db", tmp_path / "victim"
-    Store.open(path).close()
+def test_a_copy_follows_no_link_keeps_the_permissions_and_removes_what_a_killed_one_left(path, tmp_path, newer):
+    victim = tmp_path / "victim"
     path.chmod(0o600)
     head = Store.check(path).revision
     victim.write_text("mine")
@@ -127,25 +130,22 @@ def test_a_copy_follows_no_link_keeps_the_permissions_and_removes_what_a_killed_
     assert {file.name for file in tmp_path.glob(".*")} == set()
 
 
-def test_a_copy_that_is_not_complete_is_one_file(tmp_path, monkeypatch):
+def test_a_copy_that_is_not_complete_is_one_file_and_one_that_fails_is_an_error(path, tmp_path, monkeypatch):
     class Watched(sqlite3.Connection):
         def backup(self, target):
             super().backup(target, pages=1, progress=lambda *_: seen.update(file.name for file in tmp_path.glob(".*")))
 
-    path, seen = tmp_path / "perfsvc.db", set()
-    Store.open(path).close()
+    seen = set()
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
     copy_file(path, tmp_path / "copy.db")
     (partial_copy,) = seen
     assert re.fullmatch(r"\.perfsvc-new-[0-9a-f]{32}", partial_copy)
-
-
-def test_a_failed_copy_is_an_error(tmp_path):
     with pytest.raises(DatabaseError, match="cannot be copied to") as error:
-        copy_file(tmp_path / "no" / "perfsvc.db", tmp_path / "copy.db")
+        copy_file(tmp_path / "no" / "perfsvc.db", tmp_path / "another.db")
     assert "free disk space" in error.value.cure
 
 
+@ON_BOTH
 def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
     newer(True)
     Store.upgrade(place)
@@ -157,6 +157,7 @@ def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
     assert "newer perfsvc" in Store.check(place).problems[0]
 
 
+@ON_BOTH
 def test_an_upgrade_that_fails_changes_nothing(story, place, newer):
     story.run()
     newer(True, more='op.execute("SELECT no FROM nothing")')
@@ -167,9 +168,7 @@ def test_an_upgrade_that_fails_changes_nothing(story, place, newer):
     assert len(story.store.runs.list()) == 1
 
 
-def test_an_upgrade_that_leaves_rows_without_their_references_fails(tmp_path, newer):
-    path = tmp_path / "perfsvc.db"
-    Store.open(path).close()
+def test_an_upgrade_that_leaves_rows_without_their_references_fails(path, newer):
     newer(True, more="op.execute(\"INSERT INTO metrics VALUES (7, 'x', 1.0)\")")
     with pytest.raises(DatabaseError, match="would leave 1 rows without"):
         Store.upgrade(path)
@@ -197,6 +196,7 @@ def test_the_section_of_each_table_documents_its_columns():
     assert lacking == []
 
 
+@ON_BOTH
 def test_every_query_of_the_page_runs_on_both_databases(story):
     page = (Path(__file__).parents[3] / "docs" / "reference" / "database.md").read_text(encoding="utf-8")
     batches = (Batch((1.0,)), Batch((9.0,), rejected="hot", conditions=Conditions(slowdowns=(Slowdown.THERMAL,))))

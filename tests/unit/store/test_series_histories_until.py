@@ -5,6 +5,7 @@ from math import isnan
 
 from perfsvc.model import TIME, CacheState, Status
 from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_BOTH
 
 
 def values_by_run(nights):
@@ -22,6 +23,7 @@ def times(story, run, last=9):
     }
 
 
+@ON_BOTH
 def test_a_history_has_the_medians_of_replicas_through_renames(story):
     first = story.begin(scope="all")
     story.put(first, story.tiled, samples=(1e-3,) * 3)
@@ -66,29 +68,19 @@ def test_uncommitted_changes_other_scopes_and_unmeasured_cases_are_not_in_a_hist
     assert {case.variant: of_case.runs.tolist() for (_, case, _), of_case in nights.items()} == {"tiled": [first, last]}
 
 
-def test_a_history_is_limited_to_the_newest_runs(story):
-    runs = [story.run(scope="all") for _ in range(4)]
-    ((_, nights),) = times(story, runs[2], 2).items()
-    assert nights.runs.tolist() == runs[1:3]
-
-
-def test_a_run_is_in_the_segment_of_its_environment(story):
-    story.run(scope="all")
+def test_each_run_is_in_the_segment_of_its_environment_and_a_history_begins_with_the_present_one(story):
     elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
-    elsewhere.run(scope="all")
+    first = story.run(scope="all")
+    second, third = (elsewhere.run(scope="all") for _ in range(2))
+    ((_, nights),) = times(story, third).items()
+    assert nights.runs.tolist() == [second, third]
     last = story.run(scope="all")
     ((_, nights),) = times(story, last).items()
-    first, second, third = nights.segments
-    assert first == third != second
-
-
-def test_runs_before_the_first_in_a_present_environment_are_left_out(story):
-    elsewhere = replace(story, environment=replace(story.environment, driver="590.1"))
-    story.run(scope="all")
-    second = elsewhere.run(scope="all")
-    last = elsewhere.run(scope="all")
-    ((_, nights),) = times(story, last).items()
-    assert nights.runs.tolist() == [second, last]
+    assert nights.runs.tolist() == [first, second, third, last]
+    before, there, still_there, after = nights.segments
+    assert before == after != there == still_there
+    ((_, nights),) = times(story, story.run(scope="all"), 2).items()  # limited to the newest runs
+    assert nights.runs.tolist() == [last, last + 1]
 
 
 def test_all_runs_count_while_one_device_has_its_old_environment(story):
@@ -122,21 +114,14 @@ def test_each_judged_metric_has_a_history(story):
     assert by_metric.keys() == {"time", "energy_j", "max_error"}
 
 
-def test_measurements_after_the_end_of_a_run_are_read(story):
+def test_measurements_of_a_resumed_run_and_those_after_its_end_are_read(story):
     first = story.run(scope="all")
     story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
-    last = story.run(scope="all")
-    ((_, nights),) = times(story, last).items()
-    assert values_by_run(nights)[0] == (first, (2e-3, 1e-3))
-
-
-def test_a_resumed_run_is_read_as_it_ended(story):
-    first = story.run(scope="all")
     story.store.runs.resume(first)
-    story.put(first, story.tiled, samples=(1e-3,) * 3, replica=1)
+    story.put(first, story.tiled, samples=(4e-3,) * 3, replica=2)
     story.store.runs.end(first, RunState.FINISHED)
     ((_, nights),) = times(story, story.run(scope="all")).items()
-    assert values_by_run(nights)[0] == (first, (2e-3, 1e-3))
+    assert values_by_run(nights)[0] == (first, (2e-3, 1e-3, 4e-3))
 
 
 def test_a_run_that_was_cut_short_is_read_too(story):

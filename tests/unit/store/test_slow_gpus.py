@@ -9,27 +9,20 @@ from perfsvc.model import (
     Batch,
     Case,
     Cause,
-    ChangeKind,
     Conditions,
-    Direction,
     Estimate,
     EventKind,
     FindingState,
-    Judgement,
-    Kind,
     Measurement,
-    ReplayRecord,
     RootCause,
     Slowdown,
     Status,
-    Suspect,
-    Verdict,
     Work,
-    digest,
 )
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.siblings import FEWEST_CASES, update_slow_gpus
 from perfsvc.store import MeasurementEntry, RunState
+from tests.unit.store.conftest import ON_BOTH, suspect
 
 BEGUN = datetime(2026, 3, 1, 2, tzinfo=UTC)
 HOSTS = {"GPU-1": "alpha", "GPU-2": "beta", "GPU-3": "gamma"}
@@ -41,11 +34,7 @@ SLOW = 1.06
 def binaries(story):
     """Return the binaries of each case: that of the usual code, and another one."""
 
-    def put(case, text):
-        record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(text),), digest(b"# bench.py"), seed=7)
-        return story.put_binary(record, {digest(text): text}, b"# bench.py", {"a.cu": text})
-
-    return {case: [put(case, text) for text in (b"code", b"other")] for case in CASES}
+    return {case: [story.binary(case, text) for text in (b"code", b"other")] for case in CASES}
 
 
 @pytest.fixture
@@ -83,13 +72,24 @@ def day(story, binaries):
     return live
 
 
+@pytest.fixture
+def days(day):
+    """Return a function that runs nights of three GPUs, of which the second is slower by a factor."""
+
+    def live(numbers, slower=SLOW, **options):
+        for number in numbers:
+            day(number, GPU_1=1.0, GPU_2=slower, GPU_3=1.0, **options)
+
+    return live
+
+
 def about_gpus(story):
     return [finding for finding in story.store.findings.all() if finding.cause is Cause.SLOW_GPU]
 
 
-def test_a_slow_gpu_is_raised_once_with_how_slow_it_is_and_resolved_when_it_is_as_fast_again(story, day):
-    for number in range(5):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+@ON_BOTH
+def test_a_slow_gpu_is_raised_once_with_how_slow_it_is_and_resolved_when_it_is_as_fast_again(story, days):
+    days(range(5))
     (finding,) = about_gpus(story)
     assert (finding.state, finding.moved) == (FindingState.OPEN, ())
     assert finding.root_cause == "GPU-2 (NVIDIA H100) on host beta"
@@ -98,12 +98,11 @@ def test_a_slow_gpu_is_raised_once_with_how_slow_it_is_and_resolved_when_it_is_a
         "in runs 2, 5 and 8"
     )
     assert (finding.first_run, finding.last_run) == (8, 14)
-    for number in range(5, 8):  # nights without this GPU change nothing
-        day(number, GPU_1=1.0, GPU_3=1.0)
+    days(range(5, 8), None)  # nights without this GPU change nothing
     assert about_gpus(story) == [finding]
-    day(8, GPU_1=1.0, GPU_2=1.0, GPU_3=1.0)
+    days([8], 1.0)
     assert about_gpus(story) == [finding]
-    day(9, GPU_1=1.0, GPU_2=1.0, GPU_3=1.0)
+    days([9], 1.0)
     (resolved,) = about_gpus(story)
     assert resolved.state is FindingState.RESOLVED
     assert resolved.reason.startswith("as fast as the other GPUs of its model in runs ")
@@ -111,88 +110,61 @@ def test_a_slow_gpu_is_raised_once_with_how_slow_it_is_and_resolved_when_it_is_a
     assert [event.kind for event in events] == [EventKind.RAISED, EventKind.RESOLVED]
 
 
-def test_a_gpu_that_becomes_slow_again_reopens_its_finding(story, day):
-    for number in range(4):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
-    for number in range(4, 9):
-        day(number, GPU_1=1.0, GPU_2=1.0, GPU_3=1.0)
-    for number in range(9, 13):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+def test_a_gpu_that_becomes_slow_again_reopens_its_finding(story, days):
+    days(range(4))
+    days(range(4, 9), 1.0)
+    days(range(9, 13))
     (finding,) = about_gpus(story)
     assert finding.state is FindingState.OPEN
     kinds = [event.kind for event in story.store.findings.events(finding=finding.id)]
     assert kinds == [EventKind.RAISED, EventKind.RESOLVED, EventKind.REOPENED]
 
 
-def test_an_accepted_slow_gpu_is_not_raised_again_until_it_was_fast(story, day):
-    for number in range(4):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+def test_an_accepted_slow_gpu_is_not_raised_again_until_it_was_fast(story, days):
+    days(range(4))
     (finding,) = about_gpus(story)
     story.store.findings.set_state(finding.id, FindingState.ACCEPTED, reason="an old cooler", by="ada")
-    for number in range(4, 8):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+    days(range(4, 8))
     assert [finding.state for finding in about_gpus(story)] == [FindingState.ACCEPTED]
-    for number in range(8, 11):
-        day(number, GPU_1=1.0, GPU_2=1.0, GPU_3=1.0)
-    for number in range(11, 15):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+    days(range(8, 11), 1.0)
+    days(range(11, 15))
     assert [finding.state for finding in about_gpus(story)] == [FindingState.OPEN]
 
 
-def test_the_update_of_findings_after_a_run_raises_it_and_no_run_resolves_it_as_if_its_cases_were_back(story, day):
-    for number in range(4):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0, update=update_findings)
-    assert [finding.state for finding in about_gpus(story)] == [FindingState.OPEN]
+UNLIKE = {
+    "other binaries": {"code": {"GPU-2": 1}},
+    "another model": {"model": {"GPU-2": "NVIDIA A100"}},
+    "too few cases": {"cases": CASES[: FEWEST_CASES - 1]},
+}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"code": {"GPU-2": 1}},
-        {"model": {"GPU-2": "NVIDIA A100"}},
-        {"cases": CASES[: FEWEST_CASES - 1]},
-    ],
-    ids=["other binaries", "another model", "too few cases"],
-)
-def test_only_many_cases_with_the_same_binaries_on_the_same_model_are_compared(story, day, options):
-    for number in range(4):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0, **options)
+@pytest.mark.parametrize("options", UNLIKE)
+def test_only_many_cases_with_the_same_binaries_on_the_same_model_are_compared(story, days, options):
+    days(range(4), **UNLIKE[options])
     assert about_gpus(story) == []
 
 
-def test_a_gpu_whose_slowness_a_finding_about_its_environment_names_raises_none(story, day):
-    day(0, GPU_1=1.0, GPU_2=1.0, GPU_3=1.0)
-    judged = [
-        Judgement(
-            story.series(case, device="GPU-2"),
-            Verdict.REGRESSION,
-            ratio=SLOW,
-            baseline_run=2,
-            candidate_run=2,
-            cause=Cause.ENVIRONMENT,
-        )
-        for case in CASES
-    ]
-    suspects = tuple(Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER, "slow") for judgement in judged)
+def test_a_gpu_whose_slowness_a_finding_about_its_environment_names_raises_none(story, days):
+    days([0], 1.0)
+    series = [story.series(case, device="GPU-2") for case in CASES]
+    suspects = tuple(suspect(each, SLOW, cause=Cause.ENVIRONMENT, baseline=2, run=2) for each in series)
     story.store.findings.update(2, [], [RootCause("power limit 700 W → 500 W", "slow", suspects)])
     (known,) = story.store.findings.active()
-    for number in range(1, 5):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+    days(range(1, 5))
     assert about_gpus(story) == []
     story.store.findings.set_state(known.id, FindingState.ACCEPTED, reason="it saves power", by="ada")
-    day(5, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+    days([5])
     assert [finding.root_cause for finding in about_gpus(story)] == ["GPU-2 (NVIDIA H100) on host beta"]
 
 
-def test_the_finding_says_why_the_clock_of_the_gpu_was_lowered(story, day):
+def test_the_update_of_findings_after_a_run_raises_it_and_says_why_the_clock_of_the_gpu_was_lowered(story, days):
     hot = Conditions(slowdowns=(Slowdown.THERMAL,))
-    for number in range(4):
-        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0, conditions=hot)
+    days(range(4), conditions=hot, update=update_findings)
     (finding,) = about_gpus(story)
+    assert finding.state is FindingState.OPEN
     assert finding.evidence.endswith(f"; its clock was lowered: {Slowdown.THERMAL.value}")
 
 
-def test_several_runs_within_hours_are_one_night(story, day):
-    for number in range(4):
-        day(number / 24, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+def test_several_runs_within_hours_are_one_night(story, days):
+    days([number / 24 for number in range(4)])
     assert about_gpus(story) == []

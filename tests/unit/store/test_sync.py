@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import insert, select
 
 from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.model import Case, FindingState, Verdict
@@ -19,6 +19,7 @@ from perfsvc.store.keeping.sync import SyncAction
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.judging_tables import Bisections
+from tests.unit.store.conftest import ON_BOTH, QUIET
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
 """A database with rows in every table."""
@@ -27,21 +28,8 @@ UNCOMPARED = {"lineages", *(table.__tablename__ for table in tables.LEFT_OUT)}
 OWN_NUMBERS = {"id", "event_id", "lineage_id"}
 
 
-class Quiet:
-    """Progress that nobody watches."""
-
-    def begin(self, stage, total):
-        pass
-
-    def step(self, what):
-        pass
-
-    def report(self, line):
-        pass
-
-
 def copy(source, target, **options):
-    return sync(str(source), str(target), Quiet(), **options)
+    return sync(str(source), str(target), QUIET, **options)
 
 
 def contents(location):
@@ -73,6 +61,19 @@ def contents(location):
 
 
 @pytest.fixture
+def elsewhere(new_database):
+    """Return the path or URL of another database, which is copied to that of the test."""
+    return new_database(False)
+
+
+@pytest.fixture
+def source(elsewhere, new_story):
+    """Return a story in the other database."""
+    with Store.open(elsewhere) as store:
+        yield new_story(store)
+
+
+@pytest.fixture
 def full(tmp_path):
     """Return the path of a database with rows in every table."""
     path = tmp_path / "full.db"
@@ -81,6 +82,11 @@ def full(tmp_path):
         connection.execute("UPDATE deliveries SET sent_at = tried_at")  # what was not sent is not copied
         connection.commit()
     return path
+
+
+def with_standing(store):
+    """The first active finding with series."""
+    return next(finding for finding in store.findings.active() if finding.moved)
 
 
 def test_each_table_is_copied_or_left_out_for_a_reason():
@@ -100,206 +106,143 @@ def test_the_dump_has_rows_in_every_table_that_is_copied(full):
     assert [name for name, rows in contents(full).items() if not rows] == []
 
 
-def test_everything_is_copied_and_a_second_sync_copies_nothing(full, place):
+@ON_BOTH
+def test_everything_is_copied_there_and_back_and_a_second_sync_copies_nothing(full, place, tmp_path):
+    whole = contents(full)
     assert copy(full, place).parts
-    assert contents(place) == contents(full)
+    assert contents(place) == whole
     assert copy(full, place).parts == []
-    assert contents(place) == contents(full)
-
-
-def test_everything_is_copied_back(full, place, tmp_path):
-    copy(full, place)
+    assert contents(place) == whole
     back = tmp_path / "back.db"
     copy(place, back)
-    assert contents(back) == contents(full)
+    assert contents(back) == whole
     assert copy(back, place).parts == []
 
 
-def test_two_sources_keep_apart_and_runs_get_new_numbers(place, new_database, new_story):
+@ON_BOTH
+def test_two_sources_keep_apart_and_runs_get_new_numbers(place, store, new_database, new_story):
     sources = [new_database(False), new_database(False)]
     for location, label in zip(sources, ("first", "second"), strict=True):
-        with Store.open(location) as store:
-            story = new_story(store)
+        with Store.open(location) as source:
             for _ in range(2):
-                story.run(label=label)
+                new_story(source).run(label=label)
     assert copy(sources[0], place).numbers == ((1, 1), (2, 2))
     assert copy(sources[1], place).numbers == ((1, 3), (2, 4))
-    with Store.open(place) as store:
-        assert {run.id: run.provenance.label for run in store.runs.list()} == {
-            1: "first",
-            2: "first",
-            3: "second",
-            4: "second",
-        }
+    assert [run.provenance.label for run in reversed(store.runs.list())] == ["first"] * 2 + ["second"] * 2
 
 
-def test_what_is_added_to_a_run_is_copied_later(place, new_database, new_story):
-    source = new_database(False)
-    with Store.open(source) as store:
-        story = new_story(store)
-        run = story.run()
-        copy(source, place)
-        story.judge(run, story.tiled, Verdict.REGRESSION)
-        assert copy(source, place).parts == ["1 changed run"]
-        with Store.open(place) as target:
-            assert [judgement.verdict for judgement in target.verdicts.of_run(1)] == [Verdict.REGRESSION]
-        store.exclusions.exclude(run, None, reason="noisy", by="ann")
-        copy(source, place)
-        store.exclusions.include(run, None, by="bob")
-        copy(source, place)
-        with Store.open(place) as target:
-            assert [(each.reason, each.included_by) for each in target.exclusions.all()] == [("noisy", "bob")]
-    assert contents(place) == contents(source)
+def test_what_is_added_to_a_run_is_copied_later_and_a_pruned_measurement_stays_pruned(place, story, source, elsewhere):
+    run = source.run()
+    copy(elsewhere, place)
+    source.judge(run, source.tiled, Verdict.REGRESSION)
+    assert copy(elsewhere, place).parts == ["1 changed run"]
+    assert [judgement.verdict for judgement in story.store.verdicts.of_run(1)] == [Verdict.REGRESSION]
+    source.store.exclusions.exclude(run, None, reason="noisy", by="ann")
+    copy(elsewhere, place)
+    source.store.exclusions.include(run, None, by="bob")
+    copy(elsewhere, place)
+    assert [(each.reason, each.included_by) for each in story.store.exclusions.all()] == [("noisy", "bob")]
+    assert contents(place) == contents(elsewhere)
+    story.execute("UPDATE measurements SET samples = NULL")
+    source.judge(run, source.tiled, Verdict.NEW)
+    copy(elsewhere, place)
+    assert story.execute("SELECT count(*) FROM measurements WHERE samples IS NULL") == [(1,)]
 
 
-def test_a_run_under_way_waits(place, new_database, new_story):
-    source = new_database(False)
-    with Store.open(source) as store:
-        run = new_story(store).begin()
-        (planned,) = copy(source, place).of(SyncAction.UNDER_WAY)
-        assert planned.number == run
-        with Store.open(place) as target:
-            assert target.runs.list() == []
+def test_a_run_under_way_waits(place, store, source, elsewhere):
+    run = source.begin()
+    (planned,) = copy(elsewhere, place).of(SyncAction.UNDER_WAY)
+    assert planned.number == run
+    assert store.runs.list() == []
 
 
-def test_an_undelivered_message_is_copied_but_not_sent_again(full, place):
+def test_an_undelivered_message_is_copied_but_not_sent_again(full, place, store):
     with closing(sqlite3.connect(full)) as connection:
         connection.execute("UPDATE deliveries SET sent_at = NULL")
         connection.commit()
     copy(full, place)
-    with Store.open(place) as store:
-        (night,) = store.nights.list()
-        assert store.messages.of_night(night.id)
-        assert store.messages.undelivered(night.id) == []
+    (night,) = store.nights.list()
+    assert store.messages.of_night(night.id)
+    assert store.messages.undelivered(night.id) == []
 
 
-def test_a_deleted_run_and_a_pruned_night_do_not_come_back(place, new_database, new_story):
-    source = new_database(False)
-    with Store.open(source) as store:
-        story = new_story(store)
-        for _ in range(2):
-            story.run()
-            _night(store)
-    copy(source, place)
-    with Store.open(place) as store:
-        assert store.retention.nights(datetime.now(UTC), dry_run=False) == [1]
-        store.exclusions.delete(1, reason="wrong", by="ann")
-    synced = copy(source, place)
+@ON_BOTH
+def test_a_deleted_run_and_a_pruned_night_do_not_come_back(place, store, source, elsewhere):
+    began = {"host": "h", "started": datetime(2025, 1, 1, tzinfo=UTC), "suite": "k", "command_line": "", "settings": {}}
+    for _ in range(2):
+        source.run()
+        source.store.nights.end(source.store.nights.begin(**began), RunState.FINISHED, exit_code=0)
+    copy(elsewhere, place)
+    assert store.retention.nights(datetime.now(UTC), dry_run=False) == [1]
+    store.exclusions.delete(1, reason="wrong", by="ann")
+    synced = copy(elsewhere, place)
     assert (synced.parts, [run.number for run in synced.of(SyncAction.REMOVED)]) == ([], [1])
-    with Store.open(place) as store:
-        assert [run.id for run in store.runs.list()] == [2]
-        assert [night.id for night in store.nights.list()] == [2]
+    assert [run.id for run in store.runs.list()] == [2]
+    assert [night.id for night in store.nights.list()] == [2]
 
 
-def _night(store):
-    night = store.nights.begin(
-        host="h", started=datetime(2025, 1, 1, tzinfo=UTC), suite="k", command_line="", settings={}
-    )
-    store.nights.end(night, RunState.FINISHED, exit_code=0)
+def test_a_renamed_case_joins_the_history_of_its_former_name(place, story, source, elsewhere):
+    story.run(Case("softmax", "old", (("n", 64),)))
+    source.run(Case("softmax", "new", (("n", 64),), formerly=("old",)))
+    copy(elsewhere, place)
+    assert len(story.execute("SELECT DISTINCT lineage_id FROM cases")) == 1
 
 
-def test_a_renamed_case_joins_the_history_of_its_former_name(place, new_database, new_story):
-    source = new_database(False)
-    old = Case("softmax", "old", (("n", 64),))
-    with Store.open(place) as target:
-        new_story(target).run(old)
-    with Store.open(source) as store:
-        new_story(store).run(Case("softmax", "new", (("n", 64),), formerly=("old",)))
-    copy(source, place)
-    with Store.open(place) as target:
-        lineages = new_story(target).execute("SELECT DISTINCT lineage_id FROM cases")
-    assert len(lineages) == 1
-
-
-def test_the_newer_of_two_changed_findings_stays_with_the_events_of_both(full, place):
+def test_the_newer_of_two_changed_findings_stays_with_the_events_of_both(full, place, store):
     copy(full, place)
-    with Store.open(full) as source, Store.open(place) as target:
-        (ours,) = [finding for finding in source.findings.active() if finding.moved][:1]
-        (theirs,) = [finding for finding in target.findings.active() if finding.moved][:1]
+    with Store.open(full) as source:
+        ours, theirs = with_standing(source), with_standing(store)
         source.findings.comment(ours.id, "of the source", by="ann")
-        target.findings.set_state(theirs.id, FindingState.RESOLVED, reason="fixed", by="bob")
-    copy(full, place)
-    with Store.open(place) as target:
-        assert target.findings.get(theirs.id).state is FindingState.RESOLVED
-        texts = [event.text for event in target.findings.events(finding=theirs.id)]
-        assert "of the source" in texts
-    with Store.open(full) as source:
+        store.findings.set_state(theirs.id, FindingState.RESOLVED, reason="fixed", by="bob")
+        copy(full, place)
+        assert store.findings.get(theirs.id).state is FindingState.RESOLVED
+        assert "of the source" in [event.text for event in store.findings.events(finding=theirs.id)]
         source.findings.comment(ours.id, "again", by="ann")
-    copy(full, place)
-    with Store.open(place) as target:
-        assert target.findings.get(theirs.id).state is ours.state
+        copy(full, place)
+        assert store.findings.get(theirs.id).state is ours.state
 
 
-def test_a_finding_whose_only_news_is_a_bisection_is_copied(full, place):
-    copy(full, place)
-    with Store.open(full) as source:
-        (ours,) = [finding for finding in source.findings.active() if finding.moved][:1]
-        had = source.findings.bisections(ours.id)
-        with source.database.writing() as connection:
-            row = {"finding_id": ours.id, "answer": "{}", "stored_at": datetime.now(UTC)}
+def test_a_newer_bisection_is_copied_and_does_not_take_back_what_a_person_decided(full, place, story):
+    def bisect():
+        with Store.open(full) as source, source.database.writing() as connection:
+            row = {"finding_id": with_standing(source).id, "answer": "{}", "stored_at": datetime.now(UTC)}
             connection.execute(insert(Bisections), row)
-    synced = copy(full, place)
-    with Store.open(place) as target, target.database.reading() as connection:
-        assert connection.scalar(select(func.count()).select_from(Bisections)) == len(had) + 1
-    assert synced.findings == 1
+
+    copy(full, place)
+    ((had,),) = story.execute("SELECT count(*) FROM bisections")
+    bisect()
+    assert copy(full, place).findings == 1
+    assert story.execute("SELECT count(*) FROM bisections") == [(had + 1,)]
+    decided = with_standing(story.store).id
+    story.store.findings.set_state(decided, FindingState.RESOLVED, reason="fixed", by="bob")
     assert copy(full, place).findings == 0
-
-
-def test_a_newer_bisection_does_not_take_back_what_a_person_decided(full, place):
+    bisect()
     copy(full, place)
-    with Store.open(full) as source, Store.open(place) as target:
-        ours, theirs = (next(f for f in store.findings.active() if f.moved) for store in (source, target))
-        target.findings.set_state(theirs.id, FindingState.RESOLVED, reason="fixed", by="bob")
-        with source.database.writing() as connection:
-            row = {"finding_id": ours.id, "answer": "{}", "stored_at": datetime.now(UTC)}
-            connection.execute(insert(Bisections), row)
-    copy(full, place)
-    with Store.open(place) as target:
-        assert target.findings.get(theirs.id).state is FindingState.RESOLVED
+    assert story.store.findings.get(decided).state is FindingState.RESOLVED
 
 
-def test_a_pruned_measurement_stays_pruned(place, new_database, new_story):
-    source = new_database(False)
-    with Store.open(source) as store:
-        story = new_story(store)
-        story.run()
-        copy(source, place)
-        with Store.open(place) as target:
-            new_story(target).execute("UPDATE measurements SET samples = NULL")
-        story.judge(1, story.tiled, Verdict.NEW)
-    copy(source, place)
-    with Store.open(place) as target:
-        assert new_story(target).execute("SELECT count(*) FROM measurements WHERE samples IS NULL") == [(1,)]
-
-
-def test_a_dry_run_makes_no_file(full, tmp_path):
+def test_a_dry_run_makes_no_file_and_a_database_is_not_copied_to_itself(full, tmp_path):
     target = tmp_path / "new.db"
     assert copy(full, target, dry_run=True).parts
     assert not target.exists()
     copy(full, target)
     assert copy(full, target, dry_run=True).parts == []
+    with pytest.raises(UsageError, match="to itself"):
+        copy(full, full)
 
 
-def test_other_schema_revisions_are_refused(full, place, new_story):
-    with Store.open(place) as store:
-        new_story(store).execute("UPDATE alembic_version SET version_num = '0000'")
+@ON_BOTH
+def test_other_schema_revisions_are_refused(full, place, story):
+    story.execute("UPDATE alembic_version SET version_num = '0000'")
     for source, target in itertools.permutations((full, place)):
         with pytest.raises(DatabaseError, match="schema revision 0000"):
             copy(source, target)
 
 
-def test_a_database_is_not_copied_to_itself(full):
-    with pytest.raises(UsageError, match="to itself"):
-        copy(full, full)
-
-
-def test_a_damaged_run_costs_only_itself(place, new_database, new_story):
-    source = new_database(False)
-    with Store.open(source) as store:
-        story = new_story(store)
-        for _ in range(3):
-            story.run()
-        story.execute("UPDATE measurements SET status = 'gone' WHERE run_id = 2")
-    synced = copy(source, place)
+def test_a_damaged_run_costs_only_itself(place, source, elsewhere):
+    for _ in range(3):
+        source.run()
+    source.execute("UPDATE measurements SET status = 'gone' WHERE run_id = 2")
+    synced = copy(elsewhere, place)
     assert [number for number, _ in synced.damaged] == [2]
     assert [number for number, _ in synced.numbers] == [1, 3]
