@@ -17,13 +17,14 @@ _ENVIRONMENT = re.compile(
 )
 _PACKAGES = re.compile(r'\{"alembic": ?"[^}]*\}')
 _ROWS = re.compile(r"(?:^(?:package|host|software)\.[\w.-]+ \| .*\n)+", re.MULTILINE)
-_HOST = re.compile(r'("(?:cpu|perfsvc_version|process_start)": ?)"[^"]*"')
+_HOST = re.compile(r'("(?:cpu|perfsvc_version|process_start|semanticVersion)": ?)"[^"]*"')
 _SPENT = re.compile(r'("(?:wall_s|check_s|sampling_s|pid)": ?)[\d.e-]+')
 _STAGE = re.compile(r"(?m)^([✓✗–]  \w+ +)\d+\.\d s")
 _OPTIONAL = re.compile(r"missing: \d+ optional parts")
 _KINDS = (
     ("uid", re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")),
     ("uid", re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")),
+    ("cpu", re.compile(r"\bCPU-[0-9a-f]{12}\b")),
     ("digest", re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")),
 )
 
@@ -67,9 +68,31 @@ def _rounded(match: re.Match[str]) -> str:
     return match[0] if len(digits) <= max(kept, 7) else f"{number:.{kept}g}"
 
 
-MEASURED = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?(?:e-?\d+)? ?(?:ns|µs|ms|s|%|[kMGT]?B/s|[kMGT]?FLOP/s)(?![\w/])")
+_TIME = re.compile(
+    r"±?(?<![\w.])[+-]?\d+(?:\.\d+)?(?:e[-+]?\d+)? ?(?:ns|µs|ms|s|%|×|[kMGT]?B/s|[kMGT]?FLOP/s)(?![\w/])"
+)
+_TIMES = re.compile(r"<measured>(?:\s+<measured>)+")
+_JSON_TIMES = re.compile(r'("(?:\w+_s|noise_within|peak_share|relative_speed)": )[\d.e-]+')
+_JSON_LISTS = re.compile(r'("(?:stopped|notes)": )\[[^\]]*\]')
 
 
 def without_times(text: str) -> str:
-    """Return a text of the CPU device without its measured times; the widths of columns depend on them."""
-    return re.sub(r" {2,}", "  ", re.sub(r"─+", "──", MEASURED.sub("<measured>", text)))
+    """Return a text of the CPU device without its measured times, and without the widths of columns."""
+    text = _TIMES.sub("<measured>", _TIME.sub("<measured>", text))
+    text = _JSON_LISTS.sub(r'\1["<some>"]', _JSON_TIMES.sub(r'\1"<measured>"', text))
+    return re.sub(r"(?m)(?<=\S) {2,}", "  ", re.sub(r"─+", "──", text))
+
+
+_CODE = (
+    (re.compile(r"\b(nvcc|nvdisasm) \d[\d.]*"), r"\1 <version>"),
+    (re.compile(r'("registers": )\d+'), r'\1"<some>"'),
+    (re.compile(r'("instructions": )\{[^}]*\}'), r'\1"<some>"'),
+    (re.compile(r"( sm_\d+ +)\d+(  .*?)(?: \d+)?$", re.MULTILINE), r"\1<registers>\2"),
+)
+
+
+def without_code(text: str) -> str:
+    """Return a text about compiled kernels without what another version of nvcc changes."""
+    for found, token in _CODE:
+        text = found.sub(token, text)
+    return text

@@ -1,4 +1,4 @@
-"""Where the story is told: a workplace with a fixed clock, a fixed host and fixed commits, which writes down its steps."""
+"""Where the story is told: a workplace with a fixed clock, host and commits, which writes down its steps."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ if str(ROOT) not in sys.path:  # pytest adds only the folders of its conftest.py
     sys.path.append(str(ROOT))
 
 from tests.e2e.conftest import Ended, Workplace  # noqa: E402
-from tests.golden.masks import Masks, without_times  # noqa: E402
+from tests.golden.masks import Masks  # noqa: E402
 from tests.golden.shown import json_text  # noqa: E402
 
 BEGAN = datetime(2026, 3, 2, 2, tzinfo=UTC)
@@ -50,14 +50,16 @@ class Place(Workplace):
 
     Attributes:
         chapters: what was written, by chapter.
-        on_the_cpu: whether times are measured, and therefore masked.
+        mask_more: what else this tale masks.
+        shared_cache: the build cache of all tests, for what takes long to compile; else the cache is empty at first.
     """
 
     def __init__(self, folder: Path, cache: Path, clock: time_machine.Traveller) -> None:
-        super().__init__(folder, cache)
+        super().__init__(folder, folder / "cache")
+        self.shared_cache = cache
         self.environment["PERFSVC_DB"] = self.database.name
         self.chapters: Chapters = {}
-        self.on_the_cpu = False
+        self.mask_more: Callable[[str], str] = str
         self._clock = clock
         self._now = BEGAN
         words = [(str(folder), "<folder>"), (str(cache), "<cache>"), (str(ROOT), "<repository>")]
@@ -75,8 +77,7 @@ class Place(Workplace):
     def write(self, title: str, text: str) -> None:
         """Write down a text that users see."""
         text = self.masks(text)
-        text = without_times(text) if self.on_the_cpu else text
-        self._lines.append(f"### {title}\n{text.rstrip()}\n")
+        self._lines.append(f"=== {title}\n{text.rstrip()}\n")
 
     def step(self, title: str, *command: object, stores: bool = False, widths: Sequence[int] = WIDTHS) -> Ended:
         """Run a command at each width, and write down what it shows; return how it ended at the first width.
@@ -91,12 +92,22 @@ class Place(Workplace):
             widths = widths[:1]
         shown = {width: self._at(width, command, last=not stores or width == widths[0]) for width in widths[::-1]}
         first = shown[widths[0]]
-        text = f"$ perfsvc {' '.join(map(str, command))}\n{_text(first)}"
+        text = f"$ perfsvc {' '.join(map(str, command))}\n{self._text(first)}"
         for width in widths[1:]:
-            same = _text(shown[width]) == _text(first)
-            text += f"\n--- same at {width} columns" if same else f"\n--- at {width} columns\n{_text(shown[width])}"
+            same = self._text(shown[width]) == self._text(first)
+            text += (
+                f"\n--- same at {width} columns" if same else f"\n--- at {width} columns\n{self._text(shown[width])}"
+            )
         self.write(title, text)
         return first
+
+    def _text(self, ended: Ended) -> str:
+        out = self.mask_more(ended.out)
+        out = json_text(out) if out[:1] in {"{", "["} else out
+        parts = [f"exit code {ended.code}", "\n".join(line.rstrip() for line in out.rstrip().splitlines())]
+        if ended.err:
+            parts += ["--- standard error", "\n".join(line.rstrip() for line in ended.err.rstrip().splitlines())]
+        return "\n".join(part for part in parts if part)
 
     def _at(self, width: int, command: Sequence[object], *, last: bool) -> Ended:
         """Run a command at a width; unless it is the last time, set the database back afterwards."""
@@ -129,14 +140,6 @@ class Place(Workplace):
         text = path.read_text()
         assert old in text, f"{name} has no {old!r}"
         path.write_text(text.replace(old, new))
-
-
-def _text(ended: Ended) -> str:
-    out = json_text(ended.out) if ended.out[:1] in {"{", "["} else ended.out
-    parts = [f"exit code {ended.code}", "\n".join(line.rstrip() for line in out.rstrip().splitlines())]
-    if ended.err:
-        parts += ["--- standard error", "\n".join(line.rstrip() for line in ended.err.rstrip().splitlines())]
-    return "\n".join(part for part in parts if part)
 
 
 def tell(tale: Tale, cache: Path) -> Chapters:

@@ -249,7 +249,7 @@ def blob_text(blob: bytes) -> str:
     numbers = struct.unpack(f"<{len(content) // 4}f", content) if len(content) % 4 == 0 else ()
     if numbers and all(1e-12 < abs(number) < 1e12 for number in numbers):
         first = ", ".join(f"{number:.6g}" for number in numbers[:4])
-        return f"<{len(numbers)} numbers: {first}{', …' if len(numbers) > 4 else ''}; sum {sum(numbers):.6g}>"  # noqa: PLR2004
-    if content.isascii() and len(content) <= 300 and content.decode().isprintable():  # noqa: PLR2004
+        return f"<{len(numbers)} numbers: {first}{', …' if len(numbers) > 4 else ''}; sum {sum(numbers):.6g}>"
+    if content.isascii() and len(content) <= 300 and content.decode().isprintable():
         return content.decode()
     return f"<{len(content)} bytes, {hashlib.sha256(content).hexdigest()[:8]}>"

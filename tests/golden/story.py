@@ -17,7 +17,9 @@ from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Store
 from tests.conftest import Receiver, receiving
-from tests.golden.place import Place, Tale
+from tests.e2e.history import History
+from tests.golden.masks import without_code, without_times
+from tests.golden.place import Place
 from tests.golden.shown import Database, csv_text, frame_text, json_text, markdown_text, page_text
 
 USUAL = {"seconds": 1e-4}
@@ -88,9 +90,9 @@ def first_runs(place: Place) -> None:
     place.step("a mistake in an option", "run", "--replicas", "none")
     place.step("a case that is not there", "run", "--select", "scale/betta")
     one = ("--device", "fake:script.json")  # on two GPUs, the first case to be stored would be a matter of chance
-    place.step("the first run", "run", "--seed", "1", *one, stores=True)
+    place.step("the first run", "run", "--seed", "1", *one, widths=(100,))
     place.next_day()
-    place.step("the second run", "run", "--seed", "2", "--label", "second", stores=True)
+    place.step("the second run", "run", "--seed", "2", "--label", "second", widths=(100,))
 
 
 def a_regression(place: Place) -> None:
@@ -130,11 +132,11 @@ def faults(place: Place) -> None:
     place.next_day()
     noisy = {"seconds": [[8e-5, 1e-4, 1.3e-4, 9e-5], [1.2e-4, 7e-5, 1.4e-4]]}
     play(place, {**moved, "scale/alpha": noisy}, moved)
-    place.step("noise", "run", "--strict", "--seed", "8", stores=True)
+    place.step("noise", "run", "--strict", "--seed", "8", widths=(100,))
     place.next_day()
     play(place, moved)
     place.change("scale/scale/bench.py", ', variant("gamma", params={"REPEAT": 2})', "")
-    place.step("a missing case and an uncommitted change", "run", "--seed", "9", stores=True)
+    place.step("a missing case and an uncommitted change", "run", "--seed", "9", widths=(100,))
     place.git("checkout", "-q", ".")
     place.step("findings of all kinds", "findings")
 
@@ -146,7 +148,7 @@ def a_rename(place: Place) -> None:
     place.change("scale/scale/bench.py", 'variant("alpha")', 'variant("first", formerly="alpha")')
     commit(place, "Rename alpha")
     play(place, {"scale/beta": SLOW, "scale/gamma": {"seconds": 6e-5}})
-    place.step("a run of a renamed case", "run", "--seed", "10", stores=True)
+    place.step("a run of a renamed case", "run", "--seed", "10", widths=(100,))
     place.step("its history", "show", "scale/first", "--device", "FAKE-0")
     place.step("its former name", "show", "scale/alpha[n=100]", "--device", "FAKE-0")
     place.step("the cases", "list")
@@ -171,7 +173,7 @@ def an_exclusion(place: Place) -> None:
     place.step("who did what as JSON", "runs", "history", "--format", "json")
     place.next_day()
     play(place, {"scale/beta": SLOW, "scale/gamma": {"seconds": 6e-5}})
-    place.step("the night after", "run", "--seed", "12", stores=True)
+    place.step("the night after", "run", "--seed", "12", widths=(100,))
     place.step("a run that a finding needs", "runs", "delete", "4", "--yes", "--reason", "no", stores=True)
     place.step("delete a run", "runs", "delete", "8", "--yes", "--reason", "it was noisy", stores=True)
     place.step("environments", "runs", "environment", "1", "12")
@@ -269,8 +271,10 @@ def site(place: Place) -> None:
         place.write(name, page_text((pages / name).read_text()))
 
 
-SERVED = ("runs?limit=3", "runs/3", "runs/3/results?limit=2", "runs/3/verdicts", "series?text=beta", "findings?limit=4")
-SERVED += ("findings/1", "explanations?finding=1", "compare?base=2&new=3", "runs/99", "runs?limit=none")
+SERVED = (
+    *("runs?limit=3", "runs/3", "runs/3/results?limit=2", "runs/3/verdicts", "runs/99", "runs?limit=none"),
+    *("series?text=beta", "findings?limit=4", "findings/1", "explanations?finding=1", "compare?base=2&new=3"),
+)
 
 
 def server(place: Place) -> None:
@@ -349,7 +353,7 @@ def of_imports(place: Place) -> None:
     for form, name in FORMATS.items():
         (shutil.copytree if (DATA / name).is_dir() else shutil.copy)(DATA / name, place.folder / name)
         at = () if form == "asv" else ("--at", "2026-03-01T03:00")
-        place.step(f"import {form}", "import", form, name, "--label", form, *at, stores=True)
+        place.step(f"import {form}", "import", form, name, "--label", form, *at, widths=(100,))
     place.step("once more", "import", "hyperfine", "hyperfine.json")
     place.step("as JSON", "import", "csv", "csv.csv", "--format", "json", "--suite-name", "other")
     place.step("a file of another format", "import", "nvbench", "csv.csv")
@@ -393,13 +397,52 @@ def a_night(place: Place, receiver: Receiver, title: str, *options: str) -> None
     place.write("messages", f"{len(receiver.received)}")
 
 
-TALES: dict[str, tuple[Tale, tuple[str, ...]]] = {
-    "suite": (
-        of_a_suite,
-        ("first-runs", "regression", "faults", "rename", "exclusion", "findings", "compare", "report", "frames")
-        + ("dashboard", "server", "database"),
-    ),
-    "imports": (of_imports, ("imports",)),
-    "nightly": (of_three_nights, ("nightly",)),
-}
-"""By name: how to tell a tale, and its chapters."""
+def of_a_search(place: Place) -> None:
+    """Tell of a commit that slowed a kernel, found by bisection and by comparing two revisions."""
+    place.chapter("bisect")
+    history = History(place)
+    history.line("aa.bBB")
+    history.source.write_text("#error not yet\n")
+    history.commit("half done")
+    history.line("C")
+    where = ("--suite", "repository/gpu/kernels", "--device", "fake:script.json")
+    place.step("the slow commit", "bisect", BETA, "--good", "HEAD~7", *where, "--seed", "1")
+    place.step("as JSON", "bisect", BETA, "--good", "HEAD~7", *where, "--seed", "1", "--format", "json")
+    place.step("a search without a change", "bisect", BETA, "--good", "HEAD~7", "--bad", "HEAD~5", *where)
+    place.step("two revisions", "compare", "--interleaved", "HEAD~7", "HEAD", *where)
+    place.step("as JSON", "compare", "--interleaved", "HEAD~7", "HEAD", *where, "--format", "json")
+
+
+def of_a_check(place: Place) -> None:
+    """Tell of kernels that are compiled and not run; what depends on the version of nvcc is masked."""
+    place.chapter("check")
+    place.mask_more = without_code
+    place.own("scale")
+    place.change(
+        "scale/scale/bench.py", 'variant("gamma", params={"REPEAT": 2})', 'variant("gamma", shared_bytes=16384)'
+    )
+    place.git("init", "-q", "-b", "main")
+    commit(place, "Begin")
+    place.environment["PERFSVC_CACHE"] = str(place.shared_cache)
+    where = ("--suite", "scale", "--arch", "sm_90", "--points", "smoke")
+    place.step("the first check", "check", *where, stores=True)
+    place.change("scale/scale/bench.py", "shared_bytes=16384", "shared_bytes=65536")
+    place.step("less occupancy", "check", *where, stores=True)
+    place.step("against a revision", "check", *where, "--base", "HEAD")
+    for form in ("json", "markdown", "junit", "github", "sarif", "codequality"):
+        place.step(f"as {form}", "check", *where, "--base", "HEAD", "--format", form)
+    place.step("all facts", "check", *where, "--all", stores=True)
+    commit(place, "More tiles")
+    place.step("accept", "check", *where, "--accept", "more tiles", stores=True)
+    place.step("after that", "check", *where, widths=(100,))
+
+
+def of_the_cpu(place: Place) -> None:
+    """Tell of a run on the CPU device, whose times are masked."""
+    place.chapter("cpu")
+    place.mask_more = without_times
+    place.environment["PERFSVC_CACHE"] = str(place.shared_cache)
+    place.own("ladder")
+    run = ("run", "--device", "cpu", "--suite", "ladder", "--replicas", "1", "--seed", "1")
+    place.step("a run", *run, widths=(100,))
+    place.step("as JSON", *run, "--db", "other.db", "--format", "json")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.place import Chapters, tell
-from tests.golden.story import TALES
+from tests.golden.tales import TALES
 
 RECORDED = Path(__file__).parent / "recorded"
 SHOWN = 60
@@ -41,7 +41,7 @@ def differing(chapter: str, recorded: str, seen: str) -> str:
         if was != now:
             command = next((line for line in [*now, *was] if line.startswith("$ ")), "")
             lines += ["", f"chapter {chapter}, step {title}", *([command] if command else [])]
-            lines += [line for line in difflib.unified_diff(was, now, "recorded", "seen", n=2, lineterm="")][2:]
+            lines += list(difflib.unified_diff(was, now, n=2, lineterm=""))[2:]
     if list(before) != list(after):
         lines.append("the steps have another order or other names")
     rest = len(lines) - SHOWN
@@ -52,7 +52,7 @@ def differing(chapter: str, recorded: str, seen: str) -> str:
 def steps(text: str) -> dict[str, list[str]]:
     """Return the lines of each step, by its title; of steps with one title, the later ones are numbered."""
     found: dict[str, list[str]] = {}
-    for part in f"\n{text}".split("\n### ")[1:]:
+    for part in f"\n{text}".split("\n=== ")[1:]:
         title, *lines = part.splitlines()
         number = sum(known.partition(" (no. ")[0] == title for known in found)
         found[f"{title} (no. {number + 1})" if number else title] = lines
