@@ -72,7 +72,7 @@ _TIME = re.compile(
     r"±?(?<![\w.])[+-]?\d+(?:\.\d+)?(?:e[-+]?\d+)? ?(?:ns|µs|ms|s|%|×|[kMGT]?B/s|[kMGT]?FLOP/s)(?![\w/])"
 )
 _TIMES = re.compile(r"<measured>(?:\s+<measured>)+")
-_JSON_TIMES = re.compile(r'("(?:\w+_s|noise_within|peak_share|relative_speed)": )[\d.e-]+')
+_JSON_TIMES = re.compile(r'("(?:\w+_s|noise_within|peak_share|relative_speed)": )(?:[\d.e-]+|null)')
 _JSON_LISTS = re.compile(r'("(?:stopped|notes)": )\[[^\]]*\]')
 
 

@@ -40,7 +40,7 @@ WRONG = (17, 18)
 MISSING = (20, 21)
 """On these nights, the suite has no gamma."""
 WHOLE = (1, 5, 7, 8, 9, 14, 15, 17, 20, 22, 26, 28, 30)
-"""These nights are whole; of the others only the run is done, in half of the time, and the next message has their news."""
+"""These nights are whole. Of the others only the run is done, in half of the time; the next message has their news."""
 GAMMA = ', variant("gamma", params={"REPEAT": 2})'
 MODULES = """
 SELECT DISTINCT sha256, variant FROM binary_files JOIN measurements USING (binary_id) JOIN cases ON cases.id = case_id
