@@ -17,15 +17,15 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from workbench import Claim, finish, table
+from workbench import Claim, Silent, commit, finish, parsed, table
 
 from perfsvc import judge
 from perfsvc.device.find import find
@@ -138,28 +138,11 @@ class Confirmed:
         return self.together_s / self.singly_s if self.singly_s else None
 
 
-class Silent:
-    """A ``Progress`` that keeps the messages."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def begin(self, stage: str, total: int) -> None:
-        """Do nothing."""
-
-    def step(self, what: str) -> None:
-        """Do nothing."""
-
-    def report(self, line: str) -> None:
-        """Keep a message."""
-        self.messages.append(line)
-
-
 class Nights:
     """A suite in a repository, measured before and after the slow commit.
 
     Args:
-        folder: an empty folder.
+        folder: a new folder.
         kernels: how many kernels the suite has.
         sizes: at how many sizes each kernel is measured.
         options: the options of the command line.
@@ -176,6 +159,7 @@ class Nights:
         self._options = options
         self._servers = servers
         self._suite = folder / "suite"
+        self._suite.mkdir(parents=True)
         gpus = options.gpus if kernels == EIGHT else 1
         if options.device == "fake":
             self._specs = [f"fake:{folder / f'gpu{number}.json'}" for number in range(gpus)]
@@ -212,23 +196,11 @@ class Nights:
                 explained = self._explain(store, confirmations, silent)
                 explain_s = time.monotonic() - began - together_s
         sample = suspects[:: max(1, len(suspects) // singly)][:singly] if singly else []
-        singly_s = statistics.mean([self._confirm_alone(suspect) for suspect in sample]) if sample else 0.0
-        causes = {str(answer.cause): 0 for answer in confirmations}
-        for answer in confirmations:
-            causes[str(answer.cause)] += 1
+        alone_s = statistics.mean([self._confirm_alone(suspect) for suspect in sample]) if sample else 0.0
+        causes = Counter(str(answer.cause) for answer in confirmations)
         applied = sum(answer.pairs < judge.LOOKS[0] for answer in confirmations)
-        singly_s *= len(suspects)
-        found = Confirmed(
-            len(suspects),
-            together_s,
-            singly_s,
-            causes,
-            applied,
-            len(over_budget),
-            explain_s=explain_s,
-            explained=explained,
-        )
-        return found, silent.messages
+        found = Confirmed(len(suspects), together_s, alone_s * len(suspects), causes, applied, len(over_budget))
+        return replace(found, explain_s=explain_s, explained=explained), silent.messages
 
     def _explain(self, store: Store, confirmations: Sequence[Confirmation], silent: Silent) -> int:
         """Profile and explain confirmed regressions; return how many have an explanation."""
@@ -272,7 +244,7 @@ class Nights:
         path = self._folder / "copy.db"
         for old in self._folder.glob("copy.db*"):
             old.unlink()
-        with Store.open(str(self._folder / "perfsvc.db")):
+        with Store.open(self._folder / "perfsvc.db"):
             shutil.copy(self._folder / "perfsvc.db", path)
         return str(path)
 
@@ -288,11 +260,7 @@ class Nights:
             grids=tuple(528 * (number + 1) for number in range(kernels)),
         )
         (bench / "bench.py").write_text(text)
-        git = ["git", "-C", str(self._folder), "-c", "user.name=bad night", "-c", "user.email=bad@night"]
-        if not (self._folder / ".git").exists():
-            subprocess.run([*git, "init", "-q"], check=True)
-        subprocess.run([*git, "add", "suite"], check=True)
-        subprocess.run([*git, "commit", "-q", "-m", f"process {percent} % twice"], check=True)
+        commit(self._folder, f"process {percent} % twice", "suite")
 
     def _play(self, seconds: dict[str, float]) -> None:
         """Script the fake GPUs: the seconds of the cases, by their names or by the digests of their binaries."""
@@ -311,18 +279,26 @@ class Nights:
 
 def main() -> int:
     """Measure both bad nights and print the results."""
-    options = arguments()
+    options = parsed(
+        __doc__,
+        ("--device", "fake", "fake, cuda (every GPU), or a device"),
+        ("--gpus", 4, "how many GPUs measure the eight cases"),
+        ("--slow", 3, "per cent of more work after the commit"),
+        ("--singly", 8, "suspects to confirm one after the other"),
+        ("--sizes", 10, "sizes of each of the ten kernels"),
+        ("--budget", 20.0, "seconds of the short budget for a hundred"),
+    )
     results: dict[str, Confirmed] = {}
     with tempfile.TemporaryDirectory() as folder, worker_servers() as servers:
         os.environ.setdefault("PERFSVC_KEYS", str(Path(folder, "keys")))
-        nights = Nights(_made(folder, "eight"), EIGHT, 1, options, servers)
+        nights = Nights(Path(folder, "eight"), EIGHT, 1, options, servers)
         devices = nights.devices
         model = next(iter(devices.values())).model
         print(f"{model}, {len(devices)} GPUs", flush=True)
         profiled = nights.kind == "cuda"
         results["eight cases"], said = nights.confirm(singly=options.singly, explain=profiled)
         print("\n".join([f"eight cases: {results['eight cases']}", *said]), flush=True)
-        hundred = Nights(_made(folder, "hundred"), TEN, options.sizes, options, servers)
+        hundred = Nights(Path(folder, "hundred"), TEN, options.sizes, options, servers)
         results["a hundred cases"], _ = hundred.confirm(singly=options.singly)
         print(f"a hundred cases: {results['a hundred cases']}", flush=True)
         short, messages = hundred.confirm(budget_s=options.budget)
@@ -343,6 +319,7 @@ def main() -> int:
     print("\n" + table(columns, rows))
     print("\n".join(["", *messages, ""]))
     eight, hundred_found = results["eight cases"], results["a hundred cases"]
+    unreported = short.suspects - sum(short.causes.values()) - short.over_budget
     return finish(
         [
             Claim("suspects whose cause is not the kernel", eight.wrong + hundred_found.wrong, 0),
@@ -361,7 +338,7 @@ def main() -> int:
             Claim("eight cases: time together over time singly", eight.share, LONGEST_SHARE),
             Claim("a hundred cases: time together over time singly", hundred_found.share, LONGEST_SHARE),
             Claim("a short budget: seconds over the budget", short.together_s - options.budget, GRACE_S, " s"),
-            Claim("a short budget: suspects neither confirmed nor reported", _unreported(short), 0),
+            Claim("a short budget: suspects neither confirmed nor reported", unreported, 0),
         ],
         options.json,
         device=model,
@@ -369,34 +346,6 @@ def main() -> int:
         results={name: asdict(found) | {"share": found.share} for name, found in results.items()},
         short_budget=asdict(short) | {"budget_s": options.budget, "messages": messages},
     )
-
-
-def _unreported(short: Confirmed) -> int:
-    """Return how many suspects were neither confirmed nor counted as over the budget."""
-    return short.suspects - sum(short.causes.values()) - short.over_budget
-
-
-def _made(folder: str, name: str) -> Path:
-    path = Path(folder, name)
-    path.mkdir()
-    return path
-
-
-def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="fake", help="fake, cuda (every GPU), or a device (default: fake)")
-    parser.add_argument("--gpus", type=int, default=4, help="how many GPUs measure the eight cases (default: 4)")
-    parser.add_argument(
-        "--slow", type=int, default=3, metavar="PERCENT", help="more work after the commit (default: 3)"
-    )
-    parser.add_argument("--singly", type=int, default=8, help="suspects to confirm one after the other (default: 8)")
-    parser.add_argument("--sizes", type=int, default=10, help="sizes of each of the ten kernels (default: 10)")
-    parser.add_argument(
-        "--budget", type=float, default=20.0, metavar="SECONDS", help="the short budget for a hundred (default: 20)"
-    )
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -5,14 +5,15 @@ of them. The candidate's three processes are drawn first, the baseline's from th
 nine nights, else with replacement. Differences between nights are simulated: each night's times are multiplied by a
 random factor, because all processes of the data come from one night. The simulation of six nights draws all times at
 random. Needs no GPU.
+
+    python tests/benchmarks/baselines.py [--draws 1000] [--seed 1] [--json FILE]
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from judge_pairs import CALLED, CLEAN, KERNELS
+from judge_pairs import CALLED, CLEAN, KERNELS, Rates
 from numpy.typing import NDArray
 from workbench import Claim, judge_processes, table
 
@@ -75,34 +76,24 @@ def main() -> int:
     """Draw nights, judge them, and print the rates."""
 
     def claims(data: dict[str, Times], draws: int, seed: int) -> list[Claim]:
-        rates = Rates(data, draws, seed)
+        rates = Nights(data, draws, seed)
         return [*false_changes(rates), *found_changes(rates), *six_nights(rates)]
 
     return judge_processes(__doc__, claims)
 
 
-@dataclass(frozen=True)
-class Rates:
+class Nights(Rates):
     """How often a verdict is given, in per cent."""
-
-    data: dict[str, Times]
-    draws: int
-    seed: int
-
-    def of(self, draw_one: Callable[[np.random.Generator], Verdict], given: Sequence[Verdict]) -> float:
-        """Return how often one of some verdicts is given."""
-        generator = np.random.default_rng(self.seed)
-        return 100 * sum(draw_one(generator) in given for _ in range(self.draws)) / self.draws
 
     def called(self, kernel: str, nights: int, between: float, threshold: float) -> float:
         """Return how often the same work is called a regression or an improvement."""
         times = self.data[f"{kernel} 0"]
-        return self.of(lambda generator: draw(generator, times, times, nights, between).verdict(threshold), CALLED)
+        return self.share(lambda generator: draw(generator, times, times, nights, between).verdict(threshold), CALLED)
 
     def found(self, kernel: str, work: str, factor: float, nights: int, between: float) -> float:
         """Return how often a slower candidate is called a regression at a threshold of 0.5 %."""
         before, after = self.data[f"{kernel} 0"], self.data[f"{kernel} {work}"]
-        return self.of(
+        return self.share(
             lambda generator: draw(generator, before, after, nights, between, factor=factor).verdict(0.005), CALLED[:1]
         )
 
@@ -111,7 +102,7 @@ def heading() -> list[str]:
     return [f"{nights} night{'s' if nights > 1 else ''}" for nights in NIGHTS]
 
 
-def false_changes(rates: Rates) -> list[Claim]:
+def false_changes(rates: Nights) -> list[Claim]:
     """Compare the same work; count the changes."""
     claims = []
     for threshold, kernels in ((0.005, CLEAN), (0.01, KERNELS)):
@@ -143,7 +134,7 @@ def false_changes(rates: Rates) -> list[Claim]:
     return claims
 
 
-def found_changes(rates: Rates) -> list[Claim]:
+def found_changes(rates: Nights) -> list[Claim]:
     """Compare slower candidates at a threshold of 0.5 %; the claims count misses, so that less is better."""
     rows, claims = [], []
     for between in BETWEEN:
@@ -174,7 +165,7 @@ FIRST = {
 }
 
 
-def six_nights(rates: Rates) -> list[Claim]:
+def six_nights(rates: Nights) -> list[Claim]:
     """Simulate six nights of the same code at a threshold of 1 %, and a seventh night with new code.
 
     The new code is 2 % slower or as fast. It is compared with all six nights, and with the first night alone.

@@ -13,15 +13,13 @@ of the GPUs each; every case on each GPU. The medians of each GPU are compared a
 cases are shared out (``--spread each-model``) between the GPUs of one node, and of both.
 """
 
-import argparse
 import shlex
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 from ray_nodes import ray_nodes, real_nodes
-from workbench import Claim, Ran, finish, run, table
+from workbench import Claim, Ran, finish, parsed, run, table
 
 from perfsvc import judge
 from perfsvc.device.find import find
@@ -46,19 +44,16 @@ benchmark = Benchmark(
 """
 DEAL = ("--spread", "each-model")
 
-Key = tuple[str, str, str]
-"""A case, its cache state and a device's UUID."""
-
 
 def main() -> int:
     """Run on one node and on two."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=200, help="the number of cases without --suite (default: 200)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="what such a case takes (default: 0.5)")
-    parser.add_argument("--suite", type=Path, help="measure this folder of benchmarks on the GPUs of this machine")
-    parser.add_argument("--run", default="", metavar="OPTIONS", help="further options of each run: '--replicas 5'")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--cases", 200, "the number of cases without --suite"),
+        ("--seconds", 0.5, "what such a case takes"),
+        ("--suite", Path, "measure this folder of benchmarks on the GPUs of this machine"),
+        ("--run", "", "further options of each run: '--replicas 5'"),
+    )
     more = ("--seed", "1", *shlex.split(options.run))
     with tempfile.TemporaryDirectory() as folder:
         if options.suite:
@@ -113,7 +108,7 @@ def on_gpus(folder: Path, suite: Path, more: tuple[str, ...], path: Path | None)
         measured("Ray, shared out, one node", [], "--on", nodes.address, *DEAL)
     measured("this host, shared out", ["cuda"], *DEAL)
     threshold = judge.default_threshold(gpus[0].kind)
-    ours, again, ray = (medians(runs[name]) for name in ("this host", "this host, again", "Ray"))
+    ours, again, ray = (runs[name].medians for name in ("this host", "this host, again", "Ray"))
     rows, changed = [], {"again": 0, "Ray": 0}
     for key in sorted(ours.keys() & again.keys() & ray.keys()):
         by_run = {"again": again[key], "Ray": ray[key]}
@@ -132,16 +127,6 @@ def on_gpus(folder: Path, suite: Path, more: tuple[str, ...], path: Path | None)
         names = "Ray, shared out, two nodes", "Ray, shared out, one node"
         claims.append(Claim("wall time of two nodes over that of one", ratio(runs, *names), LIMIT))
     return finish(claims, path, wall_s={name: ran.wall_s for name, ran in runs.items()}, changed=changed, rows=rows)
-
-
-def medians(ran: Ran) -> dict[Key, list[list[float]]]:
-    """Return the medians of the replicas by case, cache state and device."""
-    found: dict[Key, list[list[float]]] = defaultdict(list)
-    names = ("case", "cache", "device", "median_s")
-    for case, cache, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
-        if median_s is not None and "+" not in device:  # cases on several GPUs need one host
-            found[case, cache, device].append([median_s])
-    return dict(found)
 
 
 def ratio(runs: dict[str, Ran], above: str, below: str) -> float:

@@ -9,18 +9,17 @@ compression, paints its first rows after less than a second of work, and answers
 more.
 """
 
-import argparse
 import gzip
 import random
-import shutil
 import statistics
 import sys
 import tempfile
+from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from workbench import Claim, finish, table
+from workbench import Claim, browser_tab, finish, parsed, table
 
 from perfsvc.model import Case, Cause, Difference, Judgement, Series, Verdict
 from perfsvc.report.pages.compared import ComparedSides
@@ -34,17 +33,32 @@ FIRST_PAINT_MS = 1000.0
 FILTER_MS = 100.0
 GPUS = (("GPU-5e0c1a22-8d7f-4c1b-9a57-0d3f5b7e9c11", "NVIDIA H100 80GB HBM3"), ("GPU-77b1d0c4", "NVIDIA H200"))
 
-FILTERS = (
-    ("text", "variant_3", "a word"),
-    ("text", "", "no word"),
-    ("show", "relevant", "only relevant"),
-    ("show", "", "all"),
-    ("benchmark", "problem_7", "a benchmark"),
-    ("benchmark", "", "all benchmarks"),
-    ("direction", "slower", "slower"),
-    ("sort", "name", "sorted by name"),
-)
-"""Changes of the filters, one after the other: the field, its value, and what the table calls it."""
+FILTERS = {
+    "a word": ("text", "variant_3"),
+    "no word": ("text", ""),
+    "only relevant": ("show", "relevant"),
+    "all": ("show", ""),
+    "a benchmark": ("benchmark", "kernel_7"),
+    "all benchmarks": ("benchmark", ""),
+    "slower": ("direction", "slower"),
+    "sorted by name": ("sort", "name"),
+}
+"""Changes of the filters, one after the other: the field and its value, by what the table calls the change."""
+
+PAINTED = """() => new Promise((done) => new PerformanceObserver((list) => {
+    const paint = list.getEntriesByName('first-contentful-paint')[0]?.startTime;
+    if (paint) done(Math.max(paint, performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd));
+}).observe({ type: 'paint', buffered: true }))"""
+"""Returns when the page was painted. Its scripts make the rows of a comparison before that event."""
+
+CHANGE = """([name, value]) => new Promise((done) => {
+    const field = document.getElementById('filters').elements[name];
+    const began = performance.now();
+    field.value = value;
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
+})"""
+"""Changes a filter; returns how long the answer took, until the browser has laid out and painted the new rows."""
 
 
 def sides(rows: int, seed: int) -> ComparedSides:
@@ -59,7 +73,7 @@ def sides(rows: int, seed: int) -> ComparedSides:
 def _judgement(number: int, chance: random.Random) -> Judgement:
     uuid, model = GPUS[number % 2]
     case = Case(
-        f"problem_{number // 200}",
+        f"kernel_{number // 200}",
         f"variant_{number % 10}_TILE32_PAD1",
         (("m", 256 * (1 + number % 17)), ("n", 64 * (1 + number)), ("dtype", "float16")),
     )
@@ -94,51 +108,28 @@ def _judgement(number: int, chance: random.Random) -> Judgement:
     )
 
 
-class Visits:
-    """What the visits of a page took, in ms: on the clock, and as time that the main thread of the page was at work.
-
-    On a machine that other programs use, the clock also counts their time.
-    """
-
-    def __init__(self) -> None:
-        self.clock: dict[str, list[float]] = {}
-        self.work: dict[str, list[float]] = {}
-
-    def add(self, name: str, clock_ms: float, work_ms: float) -> None:
-        """Add a time."""
-        self.clock.setdefault(name, []).append(clock_ms)
-        self.work.setdefault(name, []).append(work_ms)
-
-
-def measure(page: Path, repeats: int) -> Visits:
+def measure(page: Path, repeats: int) -> dict[str, list[tuple[float, float]]]:
     """Open a page so many times, and change its filters.
 
-    An answer ends when the browser has laid out and painted the new rows. Opening ends with the first paint that has
-    rows.
+    Returns:
+        For each of these, the milliseconds of all visits: those that the main thread of the page was at work, and those
+        on the clock. On a machine that other programs use, the clock also counts their time.
     """
-    from playwright.sync_api import sync_playwright
-
-    visits = Visits()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for _ in range(repeats):
-            opened = browser.new_page(viewport={"width": 1600, "height": 900})
-            session = opened.context.new_cdp_session(opened)
+    times = defaultdict(list)
+    for _ in range(repeats):
+        with browser_tab() as tab:
+            session = tab.context.new_cdp_session(tab)
             session.send("Performance.enable", {"timeDomain": "threadTicks"})
-            opened.goto(page.as_uri())
-            painted = float(opened.evaluate(PAINTED))
-            if not opened.locator("#compared tbody tr").count():
+            tab.goto(page.as_uri())
+            clock_ms, before = float(tab.evaluate(PAINTED)), _work_ms(session)
+            times[OPENED].append((before, clock_ms))
+            if not tab.locator("#compared tbody tr").count():
                 raise RuntimeError("the page shows no rows")
-            before = _work_ms(session)
-            visits.add(OPENED, painted, before)
-            for field, value, name in FILTERS:
-                clock = float(opened.evaluate(CHANGE, [field, value]))
-                after = _work_ms(session)
-                visits.add(name, clock, after - before)
+            for name, change in FILTERS.items():
+                clock_ms, after = float(tab.evaluate(CHANGE, list(change))), _work_ms(session)
+                times[name].append((after - before, clock_ms))
                 before = after
-            opened.close()
-        browser.close()
-    return visits
+    return times
 
 
 def _work_ms(session: Any) -> float:
@@ -149,51 +140,28 @@ def _work_ms(session: Any) -> float:
 
 OPENED = "opened"
 
-PAINTED = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
-    const paint = performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? Infinity;
-    done(Math.max(paint, performance.getEntriesByType('navigation')[0].domInteractive));
-})))"""
-"""Returns when the page was painted; its rows are made before the document is complete."""
-
-CHANGE = """([name, value]) => new Promise((done) => {
-    const field = document.getElementById('filters').elements[name];
-    const began = performance.now();
-    field.value = value;
-    field.dispatchEvent(new Event('input', { bubbles: true }));
-    requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
-})"""
-
 
 def main() -> int:
     """Write the page, open it, check the claims, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--page", type=Path, help="keep the page in this file")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = parsed(
+        __doc__, ("--rows", 10_000), ("--repeats", 5), ("--seed", 1), ("--page", Path, "keep the page in this file")
+    )
     with tempfile.TemporaryDirectory() as folder:
         page = given.page or Path(folder) / "compare.html"
         page.write_text(comparison_page(sides(given.rows, given.seed), datetime.now(UTC)), encoding="utf-8")
         content = page.read_bytes()
-        visits = measure(page.absolute(), given.repeats)
+        times = measure(page.absolute(), given.repeats)
     size, packed = len(content), len(gzip.compress(content))
     print(f"{given.rows} rows: {size / 1e6:.2f} MB, {packed / 1e6:.2f} MB with gzip")
-    cells = [
-        [name, *(f"{statistics.median(times):.0f}" for times in (visits.work[name], visits.clock[name]))]
-        for name in visits.work
-    ]
-    print(table(["what", "work, ms", "clock, ms"], cells))
-    slowest = max(statistics.median(times) for name, times in visits.work.items() if name != OPENED)
+    medians = {name: [statistics.median(of) for of in zip(*visits, strict=True)] for name, visits in times.items()}
+    print(table(["what", "work, ms", "clock, ms"], [[name, *map("{:.0f}".format, of)] for name, of in medians.items()]))
+    opened_ms, slowest_ms = medians[OPENED][0], max(work_ms for name, (work_ms, _) in medians.items() if name != OPENED)
     claims = [
         Claim("size of the page without compression", size / 1e6, LARGEST_MB, " MB"),
-        Claim("work until the rows are painted", statistics.median(visits.work[OPENED]), FIRST_PAINT_MS, " ms"),
-        Claim("work of the slowest answer of a filter", slowest, FILTER_MS, " ms"),
+        Claim("work until the rows are painted", opened_ms, FIRST_PAINT_MS, " ms"),
+        Claim("work of the slowest answer of a filter", slowest_ms, FILTER_MS, " ms"),
     ]
-    return finish(
-        claims, given.json, rows=given.rows, bytes=size, gzip_bytes=packed, work_ms=visits.work, clock_ms=visits.clock
-    )
+    return finish(claims, given.json, rows=given.rows, bytes=size, gzip_bytes=packed, work_and_clock_ms=times)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Then it simulates nights in which the costs vary, and counts the cases that move
     python tests/benchmarks/dealing.py [--nights 100] [--json FILE]
 """
 
-import argparse
 import json
 import random
 import statistics
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.measure.plan.assignment import home_device, spread
 from perfsvc.measure.plan.budget import BudgetKey, CostHistory
@@ -96,18 +95,12 @@ class Measured:
 
 def main() -> int:
     """Print the times of the assignments and the moves of simulated nights."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=100, help="simulated nights (default: 100)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--nights", 100, "simulated nights"))
     everything = read()
     results: dict[str, dict[str, float]] = {}
     moved: dict[str, list[int]] = {}
     rows, night_rows = [], []
-    for name, measured in {
-        "all": everything,
-        "without Triton and CuPy": everything.without_libraries(),
-    }.items():
+    for name, measured in {"all": everything, "without Triton and CuPy": everything.without_libraries()}.items():
         one_s = FIXED_S + slowest_s(measured, assigned(measured, 1, {}))
         for gpus in (2, 4, 8):
             first = assigned(measured, gpus, {})

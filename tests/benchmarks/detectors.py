@@ -11,17 +11,15 @@ a subset. Each figure is printed at once, with the time it took. Needs no GPU.
     python tests/benchmarks/detectors.py [--series 5000] [--otava-series 40] [--repetitions 200] [--json detectors.json]
 """
 
-import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.judge import Alert, detect_changes, detect_changes_together
 from perfsvc.judge.changes.detect import detect_changes_in_each
@@ -57,13 +55,13 @@ FAMILY = 20
 
 def main() -> int:
     """Simulate all histories, print the figures and check the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--series", type=int, default=5000, help="flat series of each kind")
-    parser.add_argument("--otava-series", type=int, default=40, help="the same, for Otava")
-    parser.add_argument("--repetitions", type=int, default=200, help="of the nights with 10 shifted series")
-    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--series", 5000, "flat series of each kind"),
+        ("--otava-series", 40, "the same, for Otava"),
+        ("--repetitions", 200, "of the nights with 10 shifted series"),
+        ("--seed", 1, "of all that is drawn"),
+    )
     seconds = cost(np.random.default_rng(options.seed + 2))
     shown = {"perfsvc": figures_of("perfsvc", by_detector, options.series, np.random.default_rng(options.seed))}
     tails = tails_of(max(options.series // 5, 60), np.random.default_rng(options.seed + 3))

@@ -34,6 +34,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
+from workbench import Claim, finish, parsed, perfsvc, table
 
 from perfsvc.measure.worker.packages import PackageFunction
 from perfsvc.measure.worker.program import load_functions
@@ -91,11 +92,12 @@ class Timed:
 
 def main() -> int:
     """Measure, compare, and print the claim."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--replicas", default="3", help="fresh processes of perfsvc for each kernel (default: 3)")
-    parser.add_argument("--time", metavar="DATABASE", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parsed(
+        __doc__,
+        ("--device", "cuda:0"),
+        ("--replicas", 3, "fresh processes of perfsvc for each kernel"),
+        ("--time", {"metavar": "DATABASE"}, argparse.SUPPRESS),
+    )
     if arguments.time:
         print(json.dumps({case: asdict(timed) for case, timed in times_of_do_bench(Path(arguments.time)).items()}))
         return 0
@@ -105,20 +107,22 @@ def main() -> int:
         (suite / EMPTY).mkdir()
         (suite / EMPTY / "empty.py").write_text(EMPTY_KERNEL, encoding="utf-8")
         (suite / EMPTY / "bench.py").write_text(EMPTY_BENCH, encoding="utf-8")
-        ours = times_of_perfsvc(suite, database, arguments.device, arguments.replicas)
+        ours = times_of_perfsvc(suite, database, arguments.device, str(arguments.replicas))
         command = [sys.executable, __file__, "--time", str(database)]
         printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
         theirs = {case: Timed(**timed) for case, timed in json.loads(printed.splitlines()[-1]).items()}
-    return compare(ours, theirs)
+    unexplained = compare(ours, theirs)
+    return finish(
+        [Claim("medians that differ without a reason", len(unexplained), 0)], arguments.json, cases=unexplained
+    )
 
 
-def compare(ours: dict[str, Timed], theirs: dict[str, Timed]) -> bool:
-    """Print the table and the claim; return whether a ratio has no reason."""
+def compare(ours: dict[str, Timed], theirs: dict[str, Timed]) -> list[str]:
+    """Print the table; return the cases whose ratio has no reason."""
     (empty,) = [case for case in ours if case.startswith(f"{EMPTY}/")]
     events_s = theirs.pop(empty).median_s - ours.pop(empty).median_s
     print(f"an empty kernel takes {1e6 * events_s:.2f} us more with do_bench than with perfsvc")
-    print(f"{'case':42}{'perfsvc':>11}{'do_bench':>11}{'ratio':>7}{'clocks':>14}  reason")
-    near, unexplained = 0, []
+    rows, near, unexplained = [], 0, []
     for case, our in ours.items():
         their = theirs[case]
         ratio = our.median_s / their.median_s
@@ -126,12 +130,13 @@ def compare(ours: dict[str, Timed], theirs: dict[str, Timed]) -> bool:
         near += is_near(ratio)
         if not is_near(ratio) and not reason:
             unexplained.append(case)
-        times = f"{1e6 * our.median_s:>8.2f} us{1e6 * their.median_s:>8.2f} us"
         clocks = f"{our.clock_hz / 1e6:.0f}, {their.clock_hz / 1e6:.0f} MHz"
-        print(f"{case:42}{times}{ratio:>7.3f}{clocks:>16}  {reason}")
-    print(f"claim: {near} of {len(ours)} medians are within {NEAR:.0%} of do_bench's; {len(ours) - near} are not")
+        times = (f"{1e6 * time_s:.2f} us" for time_s in (our.median_s, their.median_s))
+        rows.append([case, *times, f"{ratio:.3f}", clocks, reason])
+    print(table(["case", "perfsvc", "do_bench", "ratio", "clocks", "reason"], rows))
+    print(f"{near} of {len(ours)} medians are within {NEAR:.0%} of do_bench's; {len(ours) - near} are not")
     print(f"unexplained: {', '.join(unexplained) or 'none'}")
-    return bool(unexplained)
+    return unexplained
 
 
 def is_between(value: float, one: float, other: float) -> bool:
@@ -162,15 +167,7 @@ def reason_of(our: Timed, their: Timed, events_s: float) -> str:
 def times_of_perfsvc(suite: Path, database: Path, device: str, replicas: str) -> dict[str, Timed]:
     """Measure the Triton kernels of a suite, and return the time and the clock of each case."""
     command = ["run", "--suite", str(suite), "--device", device, "--select", "*/triton", "--limit", "300"]
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "perfsvc", *command, "--replicas", replicas),
-            *("--places", str(PLACES), "--db", str(database)),
-        ],
-        check=True,
-        cwd=ROOT,
-        stdout=sys.stderr,
-    )
+    print(perfsvc(ROOT, *command, "--replicas", replicas, "--places", str(PLACES), "--db", str(database)).stdout)
     query = "select cases.name, avg(sm_clock_hz) from measurements join cases on cases.id = case_id group by 1"
     with contextlib.closing(sqlite3.connect(database)) as connection:
         clocks = dict(connection.execute(query).fetchall())

@@ -7,7 +7,6 @@ this write makes the lines ordinary that a kernel asked the cache to keep (``evi
 keeps lines is also timed with other memory for each launch, so that the cache cannot hold any of its data.
 """
 
-import argparse
 import statistics
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from workbench import NVBENCH_SUITE, Claim, Prepared, alone_on, finish, ready, table
+from workbench import NVBENCH_SUITE, Claim, Prepared, alone_on, finish, median_us, parsed, ready, table
 
 from perfsvc.device.find import open_device
 from perfsvc.measure.plan.order import Task
@@ -25,17 +24,14 @@ from perfsvc.model import Launch
 LEVELS_SUITE = Path(__file__).parent / "levels"
 KEEPS_NONE = ("softmax/threads256[", "histogram/", "gather/", "keep/plain[", "dot/", "copy/", "vec_add/")
 KEEPS = "keep/keep["
-TURNS, SAMPLES = 12, 25
+TURNS = 12
 REGIONS = 64
 """Pieces of memory that a keeping kernel reads in turn, so that none of its data is in the cache."""
 
 
 def main() -> int:
     """Time every case after either eviction."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--device", "cuda:0", "one GPU"))
     suites = [ready(folder, options.device, Sampling()) for folder in (LEVELS_SUITE, NVBENCH_SUITE)]
     info = suites[0].device
     if info.kind != "cuda":
@@ -92,18 +88,12 @@ def _in_turns(device: Any, sample: Callable[[], None]) -> tuple[float, float]:
     try:
         for _ in range(TURNS):
             eviction.prepare = lambda _: None
-            alone.append(_median_us(device, sample))
+            alone.append(median_us(device, sample))
             eviction.prepare = prepare
-            evicted.append(_median_us(device, sample))
+            evicted.append(median_us(device, sample))
     finally:
         eviction.prepare = prepare
     return statistics.median(alone), statistics.median(evicted)
-
-
-def _median_us(device: Any, sample: Callable[[], None]) -> float:
-    nbytes = 2 * device.info.l2_bytes
-    batch = device.batch(sample, SAMPLES, clock="device", evict_bytes=nbytes, blocked=True)
-    return 1e6 * statistics.median(batch.samples_s[2:])
 
 
 def _kept(device: Any, task: Task) -> dict[str, Any]:
@@ -123,7 +113,7 @@ def _kept(device: Any, task: Task) -> dict[str, Any]:
         number += 1
         device.launch(module, launch, (np.uint64(at), np.uint64(at + nbytes), np.int32(n)))
 
-    row["other memory µs"] = statistics.median(_median_us(device, elsewhere) for _ in range(TURNS))
+    row["other memory µs"] = statistics.median(median_us(device, elsewhere) for _ in range(TURNS))
     device.free(start)
     return row
 

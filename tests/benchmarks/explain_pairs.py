@@ -8,7 +8,6 @@ profiles all of them in one session, as ``perfsvc run --profile`` does. The fold
 the source lines and the sources, and the session's report.
 """
 
-import argparse
 import lzma
 import os
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workbench import Claim, finish, table
+from workbench import Claim, Silent, finish, parsed, table
 
 from perfsvc.device.find import find
 from perfsvc.errors import PerfsvcError
@@ -131,23 +130,16 @@ class Found:
         return next(iter(reason.after or reason.before), None)
 
 
-class Silent:
-    """A ``Progress`` that shows messages only."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Do nothing."""
-
-    def step(self, what: str) -> None:
-        """Do nothing."""
-
-    def report(self, line: str) -> None:
-        """Print a message."""
-        print(line, flush=True)
-
-
 def main() -> int:
     """Measure, profile, explain and print the pairs."""
-    options = arguments()
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one GPU"),
+        ("--out", Path("pairs"), "write database and report here"),
+        ("--database", Path, "explain the profiles in this database, and launch nothing"),
+        ("--only", {"action": "append"}, "a benchmark of the suite; may be repeated"),
+        ("--sections", OWN, "what ncu counts"),
+    )
     pairs = [pair for pair in PAIRS if not options.only or pair.benchmark in options.only]
     profiled_s, failures = None, {}
     with tempfile.TemporaryDirectory() as folder:
@@ -171,18 +163,6 @@ def main() -> int:
     return finish(claimed, options.json, pairs=results, failures={**failures, **unexplained})
 
 
-def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--out", type=Path, default=Path("pairs"), help="write database and report here")
-    parser.add_argument("--database", type=Path, help="explain the profiles in this database, and launch nothing")
-    parser.add_argument("--only", action="append", help="a benchmark of the suite; may be repeated (default: all)")
-    parser.add_argument("--sections", default=OWN, help="what ncu counts (default: what perfsvc reads)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
-
-
 # --- profiling -------------------------------------------------------------------------------------------------------
 
 
@@ -200,8 +180,8 @@ def profile(pairs: Sequence[Pair], spec: str, database: Path, sections: str) -> 
         request = RunRequest(
             str(database), SUITE, (spec,), selection, replicas=1, places=1, samples=5, seconds=0.05, profile=True
         )
-        run(request, Silent(), servers)
-    helper_kernels = compile_helper_kernels([device], Silent())
+        run(request, Silent(prints=True), servers)
+    helper_kernels = compile_helper_kernels([device], Silent(prints=True))
     print(f"{device.model}: compiled and measured after {time.monotonic() - began:.1f} s", flush=True)
     began, failures = time.monotonic(), {}
     here = {device.uuid: device}

@@ -12,15 +12,13 @@ measured for longer than by default. The limits of the share of time are for run
 "--exclude */triton --exclude */cupy --exclude */cublas"``), which each process imports for seconds.
 """
 
-import argparse
 import shlex
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbench import SUITE, Claim, Ran, finish, ready, run, table
+from workbench import SUITE, Claim, Key, Ran, finish, parsed, ready, run, table
 
 from perfsvc import judge
 from perfsvc.device.find import find
@@ -34,29 +32,20 @@ UNKNOWN, DEALT = "all, each-model, first night", "all, each-model, second night"
 LIMITS = {2: 0.6, 4: 0.32, 8: 0.2}
 """The largest share of the time of one GPU that this many GPUs may take."""
 
-Key = tuple[str, str, str]
-"""A case, its cache state and a device's UUID."""
-
 
 def main() -> int:
     """Run five times and compare twice."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--gpus", nargs="+", default=("cuda:0", "cuda:1"), metavar="DEVICE", help="2, 4 or 8 GPUs of one model"
+    options = parsed(
+        __doc__,
+        ("--gpus", {"nargs": "+", "default": ("cuda:0", "cuda:1"), "metavar": "DEVICE"}, "2, 4 or 8 GPUs of one model"),
+        ("--replicas", 3, "replicas of each run"),
+        ("--suite", SUITE, "the folder of benchmarks"),
+        ("--run", "", "further options of each run: '--seconds 0.5 --precision 0.01%%'"),
     )
-    parser.add_argument("--replicas", type=int, default=3, help="replicas of each run (default: 3)")
-    parser.add_argument(
-        "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
-    )
-    parser.add_argument(
-        "--run", default="", metavar="OPTIONS", help="further options of each run: '--seconds 0.5 --precision 0.01%%'"
-    )
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
     ready(options.suite, options.gpus[0], Sampling())  # so that every run finds its binaries in the cache
     gpus = [info for spec in options.gpus for info in find([spec])]
     if len(gpus) not in LIMITS:
-        parser.error(f"--gpus: {len(gpus)} GPUs, but expected 2, 4 or 8")
+        sys.exit(f"--gpus: {len(gpus)} GPUs, but expected 2, 4 or 8")
     specs = [gpu.spec for gpu in gpus]
     plans = {
         FIRST: (specs[:1], ()),
@@ -81,22 +70,12 @@ def main() -> int:
     return report(runs, problems, judge.default_threshold(gpus[0].kind), LIMITS[len(gpus)], options.json)
 
 
-def medians(ran: Ran) -> dict[Key, list[list[float]]]:
-    """Return the medians of the replicas by case, cache state and device."""
-    found: dict[Key, list[list[float]]] = defaultdict(list)
-    names = ("case", "cache", "device", "median_s")
-    for case, cache, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
-        if median_s is not None:
-            found[case, cache, device].append([median_s])
-    return dict(found)
-
-
 def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:
     """Compare each median of a run on both GPUs with the same GPU's alone."""
-    alone = medians(runs[FIRST]) | medians(runs[SECOND])
+    alone = runs[FIRST].medians | runs[SECOND].medians
     return {
         key: judge.compare(alone[key], replicas, threshold=threshold)
-        for key, replicas in medians(runs[name]).items()
+        for key, replicas in runs[name].medians.items()
         if key in alone
     }
 
@@ -111,9 +90,6 @@ def report(runs: Mapping[str, Ran], problems: list[str], threshold: float, limit
             for (case, cache, device), comparison in comparisons.items()
         ]
         print(f"\n{name}: against the same GPU alone\n{table(('case', 'GPU', 'ratio', 'verdict'), rows)}")
-    print()
-    for problem in problems:
-        print(f"PROBLEM  {problem}")
     claims = [Claim("runs and cases that failed", len(problems), 0)]
     claims += [Claim("wall time of all GPUs over that of the faster GPU alone", ratio(runs), limit)]
     for name in (DEALT, EVERYWHERE):

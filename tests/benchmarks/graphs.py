@@ -14,19 +14,16 @@ If Nsight Compute is installed, the times of the graph's kernels that it reports
 before each kernel, so their sum compares with the cold steps.
 """
 
-import argparse
 import contextlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workbench import Claim, alone_on, finish, ready, table
+from workbench import Claim, alone_on, finish, parsed, perfsvc, ready, table
 
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
@@ -46,10 +43,7 @@ NEAR_NCU_US = 3.0
 
 def main() -> int:
     """Time the launches and the graphs, and print the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--device", "cuda:0", "one GPU"))
     suite = ready(SUITE, options.device, Sampling(), ["smooth/launches"])
     with alone_on(suite.device), contextlib.closing(open_device(suite.device.spec, suite.helper_kernels)) as device:
         rows = [_timed(device, task) for task in suite.tasks]
@@ -113,10 +107,9 @@ def _counted(device: str, n: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
 
         def typed(*words: str) -> str:
-            command = [sys.executable, "-m", "perfsvc", *words, "--device", device, "--format", "json"]
-            environment = os.environ | {"PERFSVC_DB": str(Path(folder) / "perfsvc.db")}
-            done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-            return done.stdout
+            database = str(Path(folder) / "perfsvc.db")
+            more = ("--device", device, "--format", "json")
+            return perfsvc(Path(folder), *words, *more, codes=(0,), PERFSVC_DB=database).stdout
 
         typed("run", "--suite", str(SUITE), "--select", case, "--replicas", "1")
         kernels = json.loads(typed("profile", case))["profile"]["kernels"]

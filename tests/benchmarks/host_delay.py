@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from workbench import NVBENCH_SUITE, Claim, alone_on, finish, ready, table
+from workbench import NVBENCH_SUITE, Claim, alone_on, finish, parsed, ready, table
 
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
@@ -46,7 +46,14 @@ KEEP_BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n  
 
 def main() -> int:
     """Measure the batches and compare them."""
-    options = arguments()
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one device"),
+        ("--rounds", 12, "batches under each condition"),
+        ("--samples", 50, "samples per batch"),
+        ("--others", len(os.sched_getaffinity(0)), "busy processes"),
+        ("--suite", NVBENCH_SUITE, "the folder of the kernels"),
+    )
     cases = ready(options.suite, options.device, Sampling())
     found: list[Found] = []
     problems: list[str] = []
@@ -63,23 +70,6 @@ def main() -> int:
             except Exception as error:  # noqa: BLE001 - a failed kernel must not stop the others
                 problems.append(f"{task.record.case}: {type(error).__name__}: {error}")
     return report(found, problems, options.json)
-
-
-def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
-    parser.add_argument("--rounds", type=int, default=12, help="batches under each condition (default: 12)")
-    parser.add_argument("--samples", type=int, default=50, help="samples per batch (default: 50)")
-    parser.add_argument("--others", type=int, default=cores(), help="busy processes (default: one per core)")
-    parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the folder of the kernels")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 class Others:
@@ -158,20 +148,18 @@ class Found:
 
     def as_json(self) -> dict[str, Any]:
         """Return the medians and the differences."""
-        return {
-            "case": self.case,
-            "conditions": [
-                {
-                    "host": host,
-                    "blocked": blocked,
-                    "median_s": self.median((host, blocked)),
-                    "samples": len(times),
-                    "batches_behind": self.behind[host, blocked],
-                    "shift_s": self.shift_s(host, blocked=blocked),
-                }
-                for (host, blocked), times in self.times_s.items()
-            ],
-        }
+        conditions = [
+            {
+                "host": host,
+                "blocked": blocked,
+                "samples": len(times),
+                "median_s": self.median((host, blocked)),
+                "batches_behind": self.behind[host, blocked],
+                "shift_s": self.shift_s(host, blocked=blocked),
+            }
+            for (host, blocked), times in self.times_s.items()
+        ]
+        return {"case": self.case, "conditions": conditions}
 
 
 def measured(device: Device, task: Task, others: Others, options: argparse.Namespace) -> Found:
@@ -221,9 +209,6 @@ def report(found: list[Found], problems: list[str], path: Path | None) -> int:
     for blocked in (False, True):
         print(f"\n{'behind the blocking kernel' if blocked else 'without the blocking kernel, for contrast'}")
         print(table(headings, [case.cells(blocked=blocked) for case in found]))
-    print()
-    for problem in problems:
-        print(f"PROBLEM  {problem}")
     moved = {host: max((case.moved(host, blocked=True) for case in found), default=None) for host in (LATE, BUSY)}
     whole = not problems
     return finish(

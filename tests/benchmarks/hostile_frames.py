@@ -9,10 +9,8 @@ descriptors, or random bytes. The claims: no plan raises, every case has one mea
 accepted, and no thread, descriptor or memory is left.
 """
 
-import argparse
 import contextlib
 import gc
-import json
 import math
 import os
 import random
@@ -23,26 +21,18 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from unittest import mock
 
-from workbench import Claim, finish, table
+from hostile import changed_bytes, cut, other_values
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.measure.host import pool, worker_handle
 from perfsvc.measure.plan.order import Plan, Task
-from perfsvc.measure.protocol.messages import (
-    CaseJob,
-    CheckedResult,
-    Measured,
-    Ready,
-    Refused,
-    Reply,
-    Request,
-    Sampling,
-)
+from perfsvc.measure.protocol.messages import CaseJob, CheckedResult, Measured, Ready, Refused, Reply, Request, Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import (
     Batch,
@@ -70,14 +60,6 @@ CASES = 50
 PATIENCE_S = 0.05
 """Seconds that a message may take here, where no byte is late."""
 FILES = (b"import numpy", b"\x7fELF")
-VALUES: tuple[str, ...] = (
-    *("null", "true", "-1", "0", "1e308", "-1e308", "1e-320", "NaN", "Infinity", "-Infinity", str(1 << 70), "1e999"),
-    *('""', '"\\u0000"', '"\\u001b[31m"', '"\\ud800"', '"\\u202e"', '"NaN"', '"other"', "[]", "{}", "[[]]", '{"": 1}'),
-    *("[" * 5000 + "]" * 5000, '"' + "x" * 100_000 + '"', "9" * 5000, "not json", '{"time": 1.0}', "[1.0, null]"),
-)
-"""What replaces a value of a reply, as JSON or nearly."""
-
-
 # --- hostile replies -------------------------------------------------------------------------------------------------
 
 
@@ -148,80 +130,30 @@ def hostile(chance: random.Random, job: CaseJob) -> Hostile:
 
 
 def _other_value(chance: random.Random, job: CaseJob) -> Hostile:
-    """Replace, remove, rename or double a value anywhere in the JSON of a reply."""
-    document = json.loads(codec.encode(Reply(right(job))))
-    places = list(_places(document))
-    for _ in range(chance.choice((1, 1, 1, 2, 5))):
-        holder, key = chance.choice(places)
-        action = chance.randrange(5)
-        with contextlib.suppress(KeyError, IndexError, TypeError):
-            if action == 0:
-                del holder[key]
-            elif action == 1:
-                other, other_key = chance.choice(places)
-                holder[key], other[other_key] = other[other_key], holder[key]
-            elif action == 2 and isinstance(holder, dict):
-                holder[chance.choice(("", "time", "\0", "x\ny", "message", "é" * 300))] = holder.pop(key)
-            else:
-                holder[key] = f"@{chance.randrange(len(VALUES))}@"
-    try:
-        text = json.dumps(document)
-    except (ValueError, RecursionError):  # a value holds itself now
-        text = "{}"
-    for number, value in enumerate(VALUES):
-        text = text.replace(f'"@{number}@"', value)
-    return Hostile("another value", frame(text.encode("utf-8", "surrogatepass")), wrong=False)
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every place in a JSON value: its dict or list, and its key or index."""
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
-        yield value, key
-        yield from _places(value[key])
+    return Hostile("another value", frame(other_values(chance, codec.encode(Reply(right(job))))), wrong=False)
 
 
 def _changed_bytes(chance: random.Random, job: CaseJob) -> Hostile:
-    """Change, insert, remove or repeat bytes of a message, most often of its header."""
-    content = bytearray(frame(codec.encode(Reply(right(job)))))
-    for _ in range(chance.choice((1, 1, 2, 8))):
-        at = chance.randrange(min(len(content), chance.choice((30, len(content)))))
-        match chance.randrange(4):
-            case 0:
-                content[at] ^= 1 << chance.randrange(8)
-            case 1:
-                content[at:at] = chance.randbytes(chance.randrange(1, 9))
-            case 2:
-                del content[at : at + chance.randrange(1, 9)]
-            case 3:
-                content[at:at] = content[at : at + chance.randrange(1, 200)]
-    return Hostile("changed bytes", bytes(content), wrong=False)
+    """Change bytes of a message, most often of its header."""
+    return Hostile("changed bytes", changed_bytes(chance, frame(codec.encode(Reply(right(job)))), 30), wrong=False)
 
 
 def _another_answer(chance: random.Random, job: CaseJob) -> Hostile:
     """Answer something that was not asked."""
     reply = right(job)
     measurement = reply.measurement
-    other = chance.choice(
-        (
-            Ready(DEVICE),
-            Refused("the device is gone", "look at it"),
-            replace(reply, measurement=replace(measurement, case=Case("scale", "unknown"))),
-            replace(reply, measurement=replace(measurement, case=replace(measurement.case, point=(("n", 9),)))),
-            replace(reply, measurement=replace(measurement, device="another")),
-            replace(reply, measurement=replace(measurement, replica=measurement.replica + 1)),
-            replace(reply, measurement=replace(measurement, cache=CacheState.WARM)),
-            replace(reply, measurement=replace(measurement, samples_s=())),
-            replace(reply, measurement=replace(measurement, samples_s=(0.0,))),
-            replace(reply, measurement=replace(measurement, samples_s=(1e-50,))),
-            replace(reply, measurement=replace(measurement, metrics={"a\0b": 1.0})),
-            replace(reply, measurement=replace(measurement, metrics={"time": 1.0})),
-            replace(reply, measurement=replace(measurement, warmup=1 << 40)),
-            replace(reply, measurement=replace(measurement, reason="it failed")),
-            replace(reply, measurement=replace(measurement, status=Status.FAILED)),
-            replace(reply, measurement=replace(measurement, python=None)),
-        )
+    changes = (
+        *(
+            {"case": Case("scale", "unknown")},
+            {"case": replace(measurement.case, point=(("n", 9),))},
+            {"warmup": 1 << 40},
+        ),
+        *({"device": "another"}, {"replica": measurement.replica + 1}, {"cache": CacheState.WARM}, {"python": None}),
+        *({"samples_s": ()}, {"samples_s": (0.0,)}, {"samples_s": (1e-50,)}, {"status": Status.FAILED}),
+        *({"metrics": {"a\0b": 1.0}}, {"metrics": {"time": 1.0}}, {"reason": "it failed"}),
     )
+    replies = [replace(reply, measurement=replace(measurement, **change)) for change in changes]
+    other = chance.choice((Ready(DEVICE), Refused("the device is gone", "look at it"), *replies))
     return Hostile("another answer", frame(codec.encode(Reply(other))))
 
 
@@ -236,8 +168,7 @@ def _wrong_sizes(chance: random.Random, job: CaseJob) -> Hostile:
 
 def _cut(chance: random.Random, job: CaseJob) -> Hostile:
     """End within the message."""
-    content = frame(codec.encode(Reply(right(job))))
-    return Hostile("cut", content[: chance.randrange(len(content))])
+    return Hostile("cut", cut(chance, frame(codec.encode(Reply(right(job))))))
 
 
 def _random(chance: random.Random, _: CaseJob) -> Hostile:
@@ -429,11 +360,7 @@ def descriptors() -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--frames", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--frames", 10_000), ("--seed", 7))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PERFSVC_LOCKS"] = folder
         attack(CASES, options.seed + 1)  # takes what is taken once
@@ -444,7 +371,6 @@ def main() -> int:
     kinds = sorted({kind for kind, _ in result.by_kind})
     rows = [(kind, f"{result.by_kind[kind, True]}", f"{result.by_kind[kind, False]}") for kind in kinds]
     print(table(("message", "accepted", "refused"), rows))
-    print("\n".join(f"{what}: {count}" for what, count in result.problems.items() if count))
     workers = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     claims = [
         Claim("hostile messages that were not sent", options.frames - sum(result.by_kind.values()), 0),
@@ -453,7 +379,8 @@ def main() -> int:
         Claim("threads left", len(workers), 0),
         Claim("memory taken", more_mib, 200, " MiB"),
     ]
-    return finish(claims, options.json, problems=result.problems)
+    problems = [f"{what}: {count}" for what, count in (+result.problems).items()]
+    return finish(claims, options.json, problems=problems)
 
 
 if __name__ == "__main__":

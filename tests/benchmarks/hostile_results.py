@@ -7,7 +7,6 @@ for NVBench, files of samples lie beside it. The claims: an import ends with an 
 an error the database is as it was; after a success every run is finished, and a second import stores nothing.
 """
 
-import argparse
 import contextlib
 import json
 import random
@@ -17,15 +16,16 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from hostile import changed_bytes, cut, other_values
 from sqlalchemy import delete
-from workbench import Claim, finish, table
+from workbench import Claim, Silent, finish, parsed, table
 
 from perfsvc.errors import PerfsvcError
 from perfsvc.model import RunState
@@ -48,13 +48,6 @@ FILES = {
     "csv": ("csv.csv",),
 }
 """The files of each format; of asv, all three lie in one folder, and one of them is damaged."""
-VALUES: tuple[str, ...] = (
-    *("null", "true", "-1", "0", "1e308", "-1e308", "1e-320", "NaN", "Infinity", "-Infinity", str(1 << 70), "1e999"),
-    *('""', '"\\u0000"', '"\\u001b[31m"', '"\\ud800"', '"\\u202e"', '"NaN"', '"inf"', '"1e-50"', "[]", "{}", "[[]]"),
-    *("[" * 5000 + "]" * 5000, '"' + "x" * 100_000 + '"', "9" * 5000, "not json", '{"time": 1.0}', "[1.0, null]"),
-    *('"../../../../etc/passwd"', '"/dev/zero"', '"a/b[c=d],e"', '"=1+1"', "18446744073709551616", '"12"', '{"": 1}'),
-)
-"""What replaces a value, as JSON or nearly."""
 WORDS = ("nan", "inf", "-1", "", "0", "1e999", "9" * 400, "N/A", "\x1b[31m", "'", '"', "\0", "time", "size", "é" * 300)
 """What replaces a word of a text."""
 IMPORTS_OF_A_DATABASE = 40
@@ -68,50 +61,11 @@ SHOWN = 10
 
 def damaged(chance: random.Random, content: bytes, name: str) -> bytes:
     """Return the content of a file with some damage."""
-    ways: list[Callable[[random.Random, bytes], bytes]] = [_changed_bytes, _cut]
-    ways += [_other_values] * 4 if name.endswith(".json") else [_other_words] * 4
+    ways: list[Callable[[random.Random, bytes], bytes]] = [changed_bytes, cut]
+    ways += [other_values] * 4 if name.endswith(".json") else [_other_words] * 4
     for _ in range(chance.choice((1, 1, 1, 2))):
         content = chance.choice(ways)(chance, content)
     return content
-
-
-def _other_values(chance: random.Random, content: bytes) -> bytes:
-    """Replace, remove, rename, swap or double values anywhere in JSON."""
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
-        return content
-    places = list(_places(document))
-    for _ in range(chance.choice((1, 1, 2, 5)) if places else 0):
-        holder, key = chance.choice(places)
-        action = chance.randrange(6)
-        with contextlib.suppress(KeyError, IndexError, TypeError):
-            if action == 0:
-                del holder[key]
-            elif action == 1:
-                other, other_key = chance.choice(places)
-                holder[key], other[other_key] = other[other_key], holder[key]
-            elif action == 2 and isinstance(holder, dict):
-                holder[chance.choice(("", "name", "\0", "x\ny", "é" * 300))] = holder.pop(key)
-            elif action == 3 and isinstance(holder, list):
-                holder.append(holder[key])
-            else:
-                holder[key] = f"@{chance.randrange(len(VALUES))}@"
-    try:
-        text = json.dumps(document)
-    except (ValueError, RecursionError):  # a value holds itself now
-        text = "{}"
-    for number, value in enumerate(VALUES):
-        text = text.replace(f'"@{number}@"', value)
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every place in a JSON value: its dict or list, and its key or index."""
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    for key in keys:
-        yield value, key
-        yield from _places(value[key])
 
 
 def _other_words(chance: random.Random, content: bytes) -> bytes:
@@ -130,27 +84,6 @@ def _other_words(chance: random.Random, content: bytes) -> bytes:
                 words[chance.randrange(len(words))] = chance.choice(WORDS)
         lines[at] = separator.join(words)
     return "\n".join(lines).encode("utf-8", "surrogatepass")
-
-
-def _changed_bytes(chance: random.Random, content: bytes) -> bytes:
-    """Change, insert, remove or repeat bytes."""
-    changed = bytearray(content or b" ")
-    for _ in range(chance.choice((1, 1, 2, 8))):
-        at = chance.randrange(len(changed) or 1)
-        match chance.randrange(4):
-            case 0 if changed:
-                changed[at] ^= 1 << chance.randrange(8)
-            case 1:
-                changed[at:at] = chance.randbytes(chance.randrange(1, 9))
-            case 2:
-                del changed[at : at + chance.randrange(1, 9)]
-            case _:
-                changed[at:at] = changed[at : at + chance.randrange(1, 200)]
-    return bytes(changed)
-
-
-def _cut(chance: random.Random, content: bytes) -> bytes:
-    return content[: chance.randrange(len(content) + 1)]
 
 
 def write(chance: random.Random, format: str, folder: Path) -> Path:  # noqa: A002 - the word of the command
@@ -185,7 +118,7 @@ def with_samples(document: dict[str, Any], path: Path, chance: random.Random | N
                 folder.mkdir(exist_ok=True)
                 content = samples.tobytes()
                 if chance is not None and chance.random() < 0.05:
-                    content = _changed_bytes(chance, content)
+                    content = changed_bytes(chance, content)
                 (folder / f"{number}.bin").write_bytes(content)
                 data = [
                     {"name": "filename", "type": "string", "value": f"{path.name}{suffix}/{number}.bin"},
@@ -197,19 +130,6 @@ def with_samples(document: dict[str, Any], path: Path, chance: random.Random | N
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------
-
-
-class Quiet:
-    """Shows no progress."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Begin a stage."""
-
-    def step(self, what: str) -> None:
-        """Do a step."""
-
-    def report(self, line: str) -> None:
-        """Report a line."""
 
 
 @dataclass
@@ -251,14 +171,14 @@ def _import(request: ImportRequest, store: Store, result: Result, what: str, *, 
     """Import a damaged file, and note what must not happen."""
     before = rows(request.database)
     try:
-        outcome = import_files(request, Quiet())
+        outcome = import_files(request, Silent())
         result.by_format[request.format, True] += 1
         for run in outcome.runs:
             result.problems[f"an unfinished run: {what}"] += run.state is not RunState.FINISHED
             if show:
                 json_text({"run": plain(run), **run_json(stored_report(store, run.id))})
         after = rows(request.database)
-        again = import_files(request, Quiet())
+        again = import_files(request, Silent())
         result.problems[f"imported twice: {what}"] += bool(again.runs) or rows(request.database) != after
     except PerfsvcError as error:
         result.by_format[request.format, False] += 1
@@ -277,11 +197,7 @@ def rows(database: str) -> dict[str, int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--files", 10_000), ("--seed", 7))
     with tempfile.TemporaryDirectory() as folder:
         attack(len(FILES), options.seed + 1, Path(folder))  # takes what is taken once
         memory_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -289,13 +205,13 @@ def main() -> int:
         more_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_kib) / 1024
     cells = [(name, f"{result.by_format[name, True]}", f"{result.by_format[name, False]}") for name in FILES]
     print(table(("format", "imported", "refused"), cells))
-    print("\n".join(f"{what}: {count}" for what, count in result.problems.items() if count))
     claims = [
         Claim("files that were neither imported nor refused", options.files - sum(result.by_format.values()), 0),
         Claim("what must not happen", sum(result.problems.values()), 0),
         Claim("memory taken", more_mib, 300, " MiB"),
     ]
-    return finish(claims, options.json, problems=+result.problems)
+    problems = [f"{what}: {count}" for what, count in (+result.problems).items()]
+    return finish(claims, options.json, problems=problems)
 
 
 if __name__ == "__main__":

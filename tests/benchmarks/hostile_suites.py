@@ -10,7 +10,6 @@ used fails and one that is only odd does not, exit codes are right, standard out
 of perfsvc, and no process is left.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -20,13 +19,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workbench import CASES_FAILED, Claim, finish, table
+from workbench import CASES_FAILED, Claim, finish, parsed, processes_with, table
 
 GROUP = 10
 """Hostile files of a suite."""
@@ -82,65 +81,42 @@ HOST = ', Variant("h", kind="host", run=report)'
 PLACES = ("top", "inputs", "reference", "extent", "grid", "only", "tolerance", "work", "step", "bottom")
 
 FATAL = (
-    "sys.exit(0)",
-    "sys.exit(4)",
-    "raise SystemExit",
-    "os._exit(0)",
-    "os._exit(5)",
-    "os.abort()",
-    "os.kill(os.getpid(), signal.SIGKILL)",
-    "os.kill(os.getpid(), signal.SIGSEGV)",
-    "ctypes.string_at(0)",
-    "raise KeyboardInterrupt",
-    "raise GeneratorExit",
+    *("sys.exit(0)", "sys.exit(4)", "raise SystemExit", "os._exit(0)", "os._exit(5)", "os.abort()"),
+    *("os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGSEGV)", "ctypes.string_at(0)"),
+    *(
+        "raise KeyboardInterrupt",
+        "raise GeneratorExit",
+        "raise StopIteration",
+        "raise MemoryError",
+        "1 / 0",
+        "undeclared",
+    ),
     "raise BaseException('odd')",
-    "raise MemoryError",
     "raise type('Odd', (Exception,), {'__str__': lambda self: os._exit(3)})",
     "raise type('Odd', (Exception,), {'__str__': lambda self: 7})",
     "raise Exception('\\x1b[31m\\udcff\\0' * 1000)",
     "raise ExceptionGroup('many', [ValueError(str(n)) for n in range(1000)])",
-    "1 / 0",
-    "undeclared",
-    "(lambda f: f(f))(lambda f: f(f))",
-    "[bytearray(1 << 30) for _ in range(1 << 20)]",
-    "raise StopIteration",
+    *("(lambda f: f(f))(lambda f: f(f))", "[bytearray(1 << 30) for _ in range(1 << 20)]"),
     "sys.stdout.close(); sys.stderr.close(); os._exit(4)",
     "os.kill(os.getppid(), signal.SIGKILL) if False else os._exit(9)",
 )
 """Statements after which a file cannot be used."""
 HANGS = (
-    "while True: pass",
-    "time.sleep(1000)",
-    "threading.Event().wait()",
-    "os.kill(os.getpid(), signal.SIGSTOP)",
-    "signal.pause()",
+    *("while True: pass", "time.sleep(1000)", "threading.Event().wait()", "signal.pause()"),
+    *("os.kill(os.getpid(), signal.SIGSTOP)", "sum(1 for _ in iter(int, 1))", "os.read(os.pipe()[0], 1)"),
     "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; time.sleep(1000)",
-    "sum(1 for _ in iter(int, 1))",
-    "os.read(os.pipe()[0], 1)",
 )
 """Statements that never end."""
 HARMLESS = (
-    "print('::error::printed')",
-    "print('{}', file=sys.stderr)",
-    "os.write(1, b'\\x1b[2J\\xff\\0' * 1000)",
-    "os.write(1, b'x' * 3_000_000)",
+    *("print('::error::printed')", "print('{}', file=sys.stderr)", "sys.stdin = None", "sys.argv[:] = ['--help']"),
+    *("os.write(1, b'\\x1b[2J\\xff\\0' * 1000)", "os.write(1, b'x' * 3_000_000)", "time.sleep(0.1)", "os.umask(0o777)"),
     "threading.Thread(target=time.sleep, args=(1000,)).start()",
     "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
-    "subprocess.Popen(['sleep', '1000'])",
-    "os.fork() or time.sleep(1000)",
+    *("subprocess.Popen(['sleep', '1000'])", "os.fork() or time.sleep(1000)"),
     "os.fork() or (os.setsid(), time.sleep(1000))",
     "os.fork() or (os.setsid(), os.fork() and os._exit(0), time.sleep(1000))",
-    "atexit.register(time.sleep, 1000)",
-    "atexit.register(os._exit, 5)",
-    "os.umask(0o777)",
-    "os.environ.clear()",
-    "sys.path.clear()",
-    "sys.setrecursionlimit(10_000)",
-    "gc.disable()",
-    "sys.argv[:] = ['--help']",
-    "time.sleep(0.1)",
-    "socket.socketpair()",
-    "sys.stdin = None",
+    *("atexit.register(time.sleep, 1000)", "atexit.register(os._exit, 5)", "socket.socketpair()"),
+    *("os.environ.clear()", "sys.path.clear()", "sys.setrecursionlimit(10_000)", "gc.disable()"),
 )
 """Statements after which a file can still be used."""
 ODD = (
@@ -275,10 +251,9 @@ class Ended:
 
 def _perfsvc(folder: Path, result: Result, *arguments: str) -> Ended | None:
     """Run perfsvc in a folder; return None if it did not end as it should."""
-    mark = f"{MARK}={folder}"
     known = {name: value for name, value in os.environ.items() if not name.startswith("PERFSVC_")}
     environment = known | {
-        **dict([mark.split("=", 1)]),
+        MARK: str(folder),
         "PERFSVC_DB": str(folder / "perfsvc.db"),
         "PERFSVC_CACHE": str(folder / "cache"),
         "PERFSVC_LOCKS": str(folder / "locks"),
@@ -301,7 +276,7 @@ def _perfsvc(folder: Path, result: Result, *arguments: str) -> Ended | None:
         out.seek(0)
         err.seek(0)
         output, error = out.read(), err.read().decode(errors="replace")
-    left = _left(mark.encode())
+    left = _left(str(folder))
     what = f"{arguments[0]} in {folder}"
     if left:
         result.problems.append(f"{what} left {left}")
@@ -317,24 +292,17 @@ def _perfsvc(folder: Path, result: Result, *arguments: str) -> Ended | None:
         return None
 
 
-def _left(mark: bytes) -> list[str]:
-    """Return the processes with a variable in their environment that do not end soon, and kill them."""
+def _left(folder: str) -> list[str]:
+    """Return the processes of a folder's commands that do not end soon, and kill them."""
     ends = time.monotonic() + LEFT_LIMIT_S
-    while (left := dict(_marked(mark))) and time.monotonic() < ends:
+    while (left := processes_with(MARK, folder)) and time.monotonic() < ends:
         time.sleep(0.05)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
-    return list(left.values())
-
-
-def _marked(mark: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the processes with a variable in their environment, zombies excepted."""
-    for environment in Path("/proc").glob("[0-9]*/environ"):
+    shown = []
+    for process in left:
         with contextlib.suppress(OSError):
-            folder = environment.parent
-            if mark + b"\0" in environment.read_bytes() and ") Z " not in (folder / "stat").read_text():
-                yield int(folder.name), (folder / "cmdline").read_text().replace("\0", " ")[:200]
+            shown.append((process / "cmdline").read_text().replace("\0", " ")[:200])
+            os.kill(int(process.name), 9)
+    return shown
 
 
 def attack(files: int, seed: int, jobs: int = 1) -> Result:
@@ -355,17 +323,11 @@ def attack(files: int, seed: int, jobs: int = 1) -> Result:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--files", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--files", 500), ("--seed", 7), ("--jobs", 1))
     result = attack(options.files, options.seed, options.jobs)
     kinds = sorted({kind for kind, _ in result.files})
     rows = [(kind, *(f"{result.files[kind, ended]}" for ended in ("failed", "measured"))) for kind in kinds]
     print(table(("statements", "failed", "measured"), rows))
-    print("\n".join(result.problems))
     claims = [
         Claim("files that were not tried", options.files - sum(result.files.values()), 0),
         Claim("what must not happen", len(result.problems), 0),

@@ -7,18 +7,14 @@ into new databases: as one run, in which each file is a replica, and as a run fo
 one. The claims: this takes at most one minute and five minutes, and importing all files again stores nothing.
 """
 
-import argparse
 import json
 import os
 import random
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table, timed
 
 DATA = Path(__file__).parents[1] / "data" / "formats" / "nvbench.json"
 LIMITS_S = {"one run": 60.0, "a run for each file": 300.0}
@@ -49,27 +45,16 @@ def write(source: Path, folder: Path, files: int, seed: int) -> list[Path]:
     return paths
 
 
-def measure(arguments: list[str]) -> tuple[int, float, float, dict]:
+def measure(arguments: list[str], output: Path) -> tuple[int, float, float, dict]:
     """Run ``perfsvc import``; return its exit code, its seconds, its seconds of processor time, and its output."""
-    began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    ended = subprocess.run(
-        [sys.executable, "-m", "perfsvc", "import", "nvbench", *arguments, "--format", "json"],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = now.ru_utime - used.ru_utime + now.ru_stime - used.ru_stime
-    return ended.returncode, time.perf_counter() - began, processor, json.loads(ended.stdout)
+    command = [sys.executable, "-m", "perfsvc", "import", "nvbench", *arguments, "--format", "json"]
+    with output.open("w") as file:
+        ended = timed(command, stdout=file)
+    return *ended, json.loads(output.read_text())
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=1000)
-    parser.add_argument("--input", type=Path, default=DATA)
-    parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--files", 1000), ("--input", DATA), ("--seed", 7))
     cells, claims = [], []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -77,8 +62,8 @@ def main() -> int:
         states = sum(len(benchmark["states"]) for benchmark in json.loads(options.input.read_text())["benchmarks"])
         for name, more, runs in (("one run", [], 1), ("a run for each file", ["--separate"], options.files)):
             database = ["--db", str(folder / f"{runs}.db")]
-            code, seconds, processor, output = measure([*paths, *more, *database])
-            again, *_, second = measure([*paths, *more, *database])
+            code, seconds, processor, output = measure([*paths, *more, *database], folder / "output")
+            again, *_, second = measure([*paths, *more, *database], folder / "output")
             stored = sum(sum(run["counts"].values()) for run in output["runs"])
             cells.append((name, f"{seconds:.1f} s", f"{processor:.1f} s"))
             claims += [

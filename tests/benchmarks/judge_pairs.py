@@ -3,6 +3,8 @@
 The processes are those of tests/data/noise: six kernels on an H200, 30 processes each, also with 1 and 2 % more work. A
 side is a random sample of them without replacement; two sides of the same work share no process. Pairs of the same work
 show how often a change is called without one, the other pairs how often a change is found.
+
+    python tests/benchmarks/judge_pairs.py [--draws 1000] [--seed 1] [--json FILE]
 """
 
 from collections.abc import Callable, Sequence
@@ -61,11 +63,14 @@ class Rates:
     draws: int
     seed: int
 
+    def share(self, draw_one: Callable[[np.random.Generator], Verdict], verdicts: Sequence[Verdict]) -> float:
+        """Return how often one of some verdicts is given."""
+        generator = np.random.default_rng(self.seed)
+        return 100 * sum(draw_one(generator) in verdicts for _ in range(self.draws)) / self.draws
+
     def of(self, pairs: Pairs, replicas: int, judge: Judge, verdicts: Sequence[Verdict]) -> float:
         """Return how often a judge gives one of some verdicts on pairs of sides."""
-        generator = np.random.default_rng(self.seed)
-        given = (judge(*pairs.draw(generator, replicas)) for _ in range(self.draws))
-        return 100 * sum(verdict in verdicts for verdict in given) / self.draws
+        return self.share(lambda generator: judge(*pairs.draw(generator, replicas)), verdicts)
 
     def same(self, kernel: str, replicas: int, judge: Judge) -> float:
         """Return how often a change is called on the same work."""

@@ -103,11 +103,7 @@ def measured_page(rows: Sequence[Row], command: str) -> str:
         *toolkit,
         f"commit {first['commit'][:9]}{'+' if first['dirty'] else ''}",
     ]
-    parts = [
-        "# Measured: the built-in suite",
-        " · ".join(facts),
-        WRITTEN_BY.format(command=command),
-    ]
+    parts = ["# Measured: the built-in suite", " · ".join(facts), WRITTEN_BY.format(command=command)]
     for name, of in by_benchmark(rows):
         parts += [f"## {name}", table(every_column(row) for row in of if row["status"] == RIGHT)]
         if reasons := [f"- `{row['case']}` {row['status']}: {row['reason']}" for row in of if row["status"] != RIGHT]:

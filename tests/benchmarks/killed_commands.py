@@ -7,10 +7,11 @@ The commands are run, nightly, nightly --resume, import, sync, db prune, db upgr
 fake device over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The
 claims: the second command ends as an undisturbed one; each measurement that was stored before is still stored; the
 database is sound; an import is stored once, and a copy holds each measurement once; and no process, worktree, temporary
-file or lock is left. With --postgresql, the script starts a server of its own, and all databases are on it.
+file or lock is left. A resumed night also has the verdicts, findings, stages and messages of an undisturbed one, under
+the same run and seed; its messages have one key, and it measures nothing again that was stored. With --postgresql, the
+script starts a server of its own, and all databases are on it.
 """
 
-import argparse
 import contextlib
 import fcntl
 import json
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.pool import NullPool
-from workbench import Claim, finish, postgresql, table
+from workbench import Claim, commit, finish, git, parsed, postgresql, processes_with, table, webhook
 
 from perfsvc.store.schema.engine import resolve
 
@@ -47,12 +48,14 @@ database = "{database}"
 [run]
 devices = ["fake:script.json"]
 replicas = 2
+
+[notify]
+targets = {{ team = "TEAM_URL" }}
 """
 USUAL, SLOW = {"seconds": 1e-4}, {"seconds": 1.2e-4}
 CASE = "scale/beta[n=100]"
 COMMITS, GOOD = 6, 3
 """The commits of the suite, and how many of them have fast binaries."""
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
 BEGAN = "update nights set started_at = '2026-01-0{0} 02:00:00.000000' where id = {0}"
 COMMANDS = {
     "run": ("run",),
@@ -67,10 +70,29 @@ COMMANDS = {
 }
 MEASURING = "select 1 from measurements join nights on nights.run_id = measurements.run_id where nights.id = 4"
 CODE = "select exit_code from nights where id = 4"  # the night after those of the good commits
+RUN = "select run_id, seed from nights join runs on runs.id = run_id where nights.id = 4"
+HELD = "select count(*) from measurements where run_id = 4"
+OF_CASES = "join cases on cases.id = case_id where run_id = 4"
+OF_A_NIGHT = (
+    "select name, metric, verdict, ratio, cause from verdicts {} order by 1, 2",
+    "select name, replica, status, count(*) from measurements {} group by 1, 2, 3 order by 1, 2, 3",
+    "select name, noise_within, noise_between from noise {} order by 1",
+    "select name, cause, verdict, ratio from confirmations {} order by 1",
+    "select id, cause, state, first_run_id, last_run_id from findings order by id",
+    "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id order by 1, 2",
+    "select finding_id, kind, run_id, text from finding_events order by id",
+    "select night_id, title, body from messages order by 1",
+    "select target, sent_at is not null from deliveries order by 1",
+    "select name, number, state, exit_code from stages where night_id = 4 order by number",
+    "select id, state, run_id, exit_code from nights order by id",
+    "select id, state from runs order by id",
+)
+"""Queries of a night's results, without times, paths and random values; ``{}`` is ``OF_CASES``."""
 IMPORTED = "select count(*) from runs where suite not like '%kernels'"
 SAME = (
     "select uid, replica, cache, status, median_s from measurements join runs on runs.id = run_id order by 1, 2, 3, 5"
 )
+NIGHTS = ("nightly", "resume")
 NEW = {"upgrade": "new", "sync": "copy"}
 """The databases that commands make."""
 DATABASES = ("main", *NEW.values())
@@ -95,10 +117,14 @@ class Place:
     Args:
         folder: the folder.
         server: the server that has the databases; None for files.
+        hook: the address of a webhook, and the messages that arrived there.
     """
 
-    def __init__(self, folder: Path, server: "Databases | None") -> None:
+    def __init__(
+        self, folder: Path, server: "Databases | None", hook: tuple[str, Sequence[dict[str, Any]]] = ("json://-", ())
+    ) -> None:
         self.folder = folder
+        self._hook = hook
         self.temporary = folder / "tmp"
         self._server = server
         self._names = {name: server.create() if server else f"{name}.db" for name in DATABASES}
@@ -108,13 +134,14 @@ class Place:
             "PERFSVC_LOCKS": str(folder / "locks"),
             "PERFSVC_KEYS": str(folder / "keys"),
             "TMPDIR": str(self.temporary),
+            "TEAM_URL": f"{hook[0]}/{folder.name}",
             TOKEN: str(folder),
         }
 
     def copied(self, folder: Path) -> "Place":
         """Return a copy of this place."""
         shutil.copytree(self.folder, folder, symlinks=True)
-        place = Place(folder, self._server)
+        place = Place(folder, self._server, self._hook)
         if self._server:
             self._server.drop(place._names["main"])
             place._names["main"] = self._server.create(self._names["main"])
@@ -187,21 +214,30 @@ class Place:
         with engine.begin() as connection:
             yield connection
 
+    @property
+    def results(self) -> list[Any]:
+        """The results of the fourth night, and what it did to the findings."""
+        return [self.rows(query.format(OF_CASES)) for query in OF_A_NIGHT]
+
+    @property
+    def measured(self) -> list[int]:
+        """How many cases each attempt at the fourth night had to measure, by its log."""
+        lines = (self.folder / "nights" / "4" / "log.jsonl").read_text().splitlines()
+        return [line["steps"] for line in map(json.loads, lines) if line["event"] == "measuring"]
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the messages about this place."""
+        path = f"/{self.folder.name}"
+        return {post["headers"]["Idempotency-Key"] for post in self._hook[1] if post["path"] == path}
+
     def git(self, *arguments: str) -> str:
         """Return what git prints in the repository of the suite."""
-        command = ["git", "-C", str(self.folder / "repository"), *AUTHOR, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.folder / "repository", *arguments)
 
-    def processes(self) -> list[int]:
-        """Return the processes of this place's commands that are alive."""
-        mark, found = f"{TOKEN}={self.folder}\0".encode(), []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                is_ours = mark in (process / "environ").read_bytes()
-            except OSError:
-                continue
-            found += [int(process.name)] if is_ours else []
-        return found
+    def processes(self) -> list[str]:
+        """Return the numbers of this place's processes that are alive."""
+        return [process.name for process in processes_with(TOKEN, str(self.folder))]
 
     def left_behind(self) -> list[str]:
         """Return everything that commands left and that no command needs."""
@@ -226,22 +262,20 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def prepare(folder: Path, server: "Databases | None") -> Place:
+def prepare(folder: Path, server: "Databases | None", hook: tuple[str, Sequence[dict[str, Any]]]) -> Place:
     """Return a place with a suite of six commits, of which the last three are slow, and nights of the first three."""
-    place = Place(folder, server)
+    place = Place(folder, server, hook)
     place.temporary.mkdir(parents=True)
     suite = folder / "repository" / "kernels"
     shutil.copytree(SCALE, suite, ignore=shutil.ignore_patterns("__pycache__"))
     place.write_settings()
     shutil.copy(RESULTS, folder / "results.json")
     (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL}}))
-    place.git("init", "-q", "-b", "main")
     (source,) = suite.glob("*/*.cu")
     kernel = source.read_text()
     for number in range(COMMITS):
         source.write_text(f"{kernel}// {number}\n")
-        place.git("add", "-A")
-        place.git("commit", "-q", "-m", f"commit {number}")
+        commit(folder / "repository", f"commit {number}")
         place.git("tag", f"v{number}")
         if number < GOOD:
             code, printed = place.end(["nightly"])
@@ -259,18 +293,34 @@ def stored(place: Place) -> set[tuple[Any, ...]]:
     return set(place.rows("select run_id, case_id, replica, cache, status, median_s from measurements"))
 
 
-def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
-    """Kill a command, type it again, and return what is wrong then."""
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a command that is not killed does: its exit code, its seconds, and the results of its night."""
+
+    code: int
+    wall_s: float
+    results: list[Any]
+    measured: int
+
+
+def killed(place: Place, name: str, at_s: float, expected: int, night: Undisturbed) -> Kill:
+    """Kill a command, type it again, and return what is wrong then; ``night`` is the night that was not killed."""
     if name == "resume":
         place.stop_in_run()
     place.kill(place.words(name), at_s)
-    before = stored(place)
+    before, known, held = stored(place), place.rows(RUN), place.rows(HELD)[0][0]
     if name == "import" and place.rows(IMPORTED) == [(1,)]:
         expected = 0  # all was stored before the kill, so there is nothing left to complain about
     code, printed = place.end(next_command(place, name))
-    if name in {"nightly", "resume"}:
-        ((code,),) = place.rows(CODE)
     wrong = place.left_behind()
+    if name in NIGHTS:
+        ((code,),) = place.rows(CODE)
+        attempts = place.measured
+        again = attempts[-1] - (night.measured - held) if len(attempts) > 1 else 0
+        wrong += [f"{again} measured again"] if again > 0 else []
+        wrong += ["another result"] if place.results != night.results else []
+        wrong += ["another run or seed"] if place.rows(RUN)[: len(known)] != known else []
+        wrong += [f"{len(place.keys)} keys"] if len(place.keys) != 1 else []
     if code != expected:
         wrong.append(f"exit code {code} instead of {expected}: {printed[-500:]}")
     if lost := before - stored(place):
@@ -287,7 +337,7 @@ def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
 
 def next_command(place: Place, name: str) -> Sequence[str]:
     """Return the command after a killed one: the same, or the one that goes on with the night."""
-    if name not in {"nightly", "resume"}:
+    if name not in NIGHTS:
         return place.words(name)
     codes = place.rows(CODE)
     if not codes:  # killed before the night began
@@ -295,13 +345,14 @@ def next_command(place: Place, name: str) -> Sequence[str]:
     return place.words("resume") if codes == [(None,)] else ("runs",)
 
 
-def undisturbed(place: Place, name: str) -> tuple[int, float]:
-    """Return the exit code of a command that is not killed, and how long it takes."""
+def undisturbed(place: Place, name: str) -> Undisturbed:
+    """Run a command that is not killed."""
     if name == "resume":
         place.stop_in_run()
     began = time.monotonic()
     code, _ = place.end(place.words(name))
-    return code, time.monotonic() - began
+    wall_s = time.monotonic() - began
+    return Undisturbed(code, wall_s, *((place.results, place.measured[0]) if name in NIGHTS else ([], 0)))
 
 
 def claims(kills: Sequence[Kill]) -> list[Claim]:
@@ -317,33 +368,36 @@ def claims(kills: Sequence[Kill]) -> list[Claim]:
             ("kills that left a temporary file", "(temporary )?file "),
             ("kills that left a lock", "lock "),
             ("kills that made an import be stored twice or not at all", r"\d+ imported"),
+            ("nights with other verdicts, findings, stages or messages", "another result"),
+            ("nights under another run or seed", "another run"),
+            ("nights whose messages had no key or several", r"\d+ keys"),
+            ("nights that measured something again that was stored", r"\d+ measured"),
         )
     ]
 
 
 def main() -> int:
     """Kill the commands and print the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=300, help="how many commands are killed")
-    parser.add_argument("--jobs", type=int, default=1, help="how many are killed at once")
-    parser.add_argument("--seed", type=int, default=7, help="of the random moments")
-    parser.add_argument("--only", choices=sorted(COMMANDS), action="append", help="kill only this command")
-    parser.add_argument("--keep", type=Path, help="copy the files of kills with something wrong to this folder")
-    parser.add_argument("--postgresql", action="store_true", help="keep the databases on a server of PostgreSQL")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--kills", 300, "how many commands are killed"),
+        ("--jobs", 1, "how many are killed at once"),
+        ("--seed", 7, "of the random moments"),
+        ("--only", {"choices": sorted(COMMANDS), "action": "append"}, "kill only this command"),
+        ("--keep", Path, "copy the files of kills with something wrong to this folder"),
+        ("--postgresql", False, "keep the databases on a server of PostgreSQL"),
+    )
     chance, names = random.Random(options.seed), options.only or list(COMMANDS)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perfsvc-kills-")))
         jobs = stack.enter_context(ThreadPoolExecutor(options.jobs))
         server = stack.enter_context(postgresql(folder)) if options.postgresql else None
-        before = prepare(folder / "before", server)
-        usual = {name: undisturbed(before.copied(folder / name), name) for name in names}
+        before = prepare(folder / "before", server, stack.enter_context(webhook()))
+        usual = {name: undisturbed(before.copied(folder / name), name) for name in {"nightly", *names}}
 
         def kill_and_check(number: int, name: str, share: float) -> Kill:
             place = before.copied(folder / str(number))
-            expected, wall_s = usual[name]
-            result = killed(place, name, share * wall_s, expected)
+            result = killed(place, name, share * usual[name].wall_s, usual[name].code, usual["nightly"])
             if result.wrong and options.keep:
                 shutil.copytree(place.folder, options.keep / f"{number}-{name}", symlinks=True)
             place.remove()
@@ -356,7 +410,7 @@ def main() -> int:
     counted, wrong = Counter(kill.command for kill in kills), defaultdict(list)
     for kill in kills:
         wrong[kill.command] += kill.wrong
-    rows = [[name, f"{usual[name][1]:.1f} s", str(counted[name]), str(len(wrong[name]))] for name in names]
+    rows = [[name, f"{usual[name].wall_s:.1f} s", str(counted[name]), str(len(wrong[name]))] for name in names]
     print(table(["command", "undisturbed", "kills", "wrong"], rows))
     for ended in kills:
         for what in ended.wrong:

@@ -8,29 +8,26 @@ blocking kernel, checks, uploads and measuring the peaks do not count. Python li
 Triton) take seconds in each replica: ``--run "--exclude '*/triton'"`` excludes such variants.
 """
 
-import argparse
 import shlex
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from workbench import SUITE, Claim, Ran, finish, ready, run, table
+from workbench import SUITE, Claim, Ran, finish, parsed, ready, run, table
 
 from perfsvc.measure.protocol.messages import Sampling
 
 
 def main() -> int:
     """Measure a run and print its parts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
-    parser.add_argument("--replicas", type=int, default=3, help="replicas of the run (default: 3)")
-    parser.add_argument(
-        "--suite", type=Path, default=SUITE, help="the folder of benchmarks (default: the built-in one)"
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one device"),
+        ("--replicas", 3, "replicas of the run"),
+        ("--suite", SUITE, "the folder of benchmarks"),
+        ("--run", "", "further options of the run: '--select transpose'"),
     )
-    parser.add_argument("--run", default="", metavar="OPTIONS", help="further options of the run: '--select transpose'")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
     started = time.monotonic()
     cases = ready(options.suite, options.device, Sampling())
     compiling_s = time.monotonic() - started
@@ -45,8 +42,6 @@ def main() -> int:
     print(table(("part", "seconds", "%"), [*shares, ["wall time", f"{ran.wall_s:.3f}", "100.0"]]), end="\n\n")
     busy_s = parts["device busy with samples"]
     ratio = ran.wall_s / busy_s if busy_s else None
-    for case in ran.failed:
-        print(f"PROBLEM  {case}")
     return finish(
         [
             Claim("cases that failed", len(ran.failed), 0),

@@ -9,18 +9,17 @@ the second build has the files of the first. The claims about pages count proces
 machine do not change much. Those about sites count wall time, because processes share a build: let nothing else run.
 """
 
-import argparse
 import os
 import shutil
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from simulated.many import add_night, filled
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.build import default_folder
 from perfsvc.config import Settings
@@ -43,14 +42,14 @@ BUILD_S, NIGHT_S = 60.0, 10.0
 
 def main() -> int:
     """Fill the database, time its pages, check the claims, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=1000, help="each has a series of times and a series of energies")
-    parser.add_argument("--nights", type=int, default=365)
-    parser.add_argument("--database", type=Path, help="keep the database in this file, or use it if it exists")
-    parser.add_argument("--site", action="store_true", help="build the whole site too")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--cases", 1000, "each has a series of times and a series of energies"),
+        ("--nights", 365),
+        ("--database", Path, "keep the database in this file, or use it if it exists"),
+        ("--site", False, "build the whole site too"),
+        ("--repeats", 3),
+    )
     with (
         collecting_rarely(),
         filled(options.database, options.cases, options.nights) as (path, folder),
@@ -79,34 +78,33 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
         "a page that does not exist": "series/none-0123456789.html",
     }
     shown = LivePages(store)
-    rows = [_row("the first page of a process", [_timed(lambda: shown.page("findings.html"))])]
-    claims = []
+    rows, claims = [_row("the first page of a process", [_timed(lambda: shown.page("findings.html"))])], []
+
+    def measure(name: str, work: Callable[[], str | None], *, files: bool = True) -> None:
+        """Add the row of some work that is done after each of some changes; with the files, claim its time."""
+        times = []
+        for _ in range(repeats):
+            change(store)
+            if not files:
+                _remove_files()
+            times.append(_timed(work))
+        rows.append(_row(name, times))
+        if files:
+            processor_s = statistics.median(time[1] for time in times)
+            claims.append(Claim(f"processor time of {name}", processor_s, PAGE_S, " s"))
+
     for name, path in paths.items():
-        times = []
-        for _ in range(repeats):
-            change(store)
-            times.append(_timed(lambda path=path: shown.page(path)))
-        rows.append(_row(name, times))
-        claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
-    times = []
-    for _ in range(repeats):
-        change(store)
-        _remove_files()
-        times.append(_timed(lambda: shown.page(paths["a comparison of two runs"])))
-    rows.append(_row("a comparison of two runs, the first time", times))
+        measure(name, partial(shown.page, path))
+    compared = "a comparison of two runs"
+    measure(f"{compared}, the first time", partial(shown.page, paths[compared]), files=False)
     serving = Serving(store, Settings(), shown, None, Path())
-    lists: dict[str, Callable[[], dict[str, Any]]] = {
-        "/api/v1/series": lambda: api.all_series(ApiCall(serving, api.SeriesParameters())),
-        "/api/v1/runs": lambda: api.runs(ApiCall(serving, PagedParameters())),
-        "/api/v1/findings": lambda: api.findings(ApiCall(serving, api.FindingsParameters())),
-    }
-    for name, read in lists.items():
-        times = []
-        for _ in range(repeats):
-            change(store)
-            times.append(_timed(lambda read=read: json_text(plain(read()))))
-        rows.append(_row(name, times))
-        claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
+    for name, read, parameters in (
+        ("series", api.all_series, api.SeriesParameters()),
+        ("runs", api.runs, PagedParameters()),
+        ("findings", api.findings, api.FindingsParameters()),
+    ):
+        call = ApiCall(serving, parameters)
+        measure(f"/api/v1/{name}", lambda read=read, call=call: json_text(plain(read(call))))
     size = len(shown.page(comparison_page(newest)) or "") / 1e6
     return rows, [*claims, Claim("size of a comparison", size, COMPARISON_MB, " MB")]
 

@@ -9,50 +9,32 @@ its first content and has run the scripts of the page, whichever is later. The c
 let nothing else run.
 """
 
-import argparse
-import shutil
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
-from comparison_page import CHANGE
+from comparison_page import CHANGE, FILTER_MS, FILTERS, LARGEST_MB, PAINTED
 from page_speed import change
 from server_load import served
 from simulated.many import filled
-from workbench import Claim, finish, table
+from workbench import Claim, browser_tab, finish, parsed, table
 
 from perfsvc.report.pages.site import comparison_page, series_page
 from perfsvc.store import Store
 
-PAINTED_MS, FILTER_MS, COMPARISON_MB = 1000.0, 100.0, 3.0
-FILTERS = (
-    ("text", "variant_3"),
-    ("show", "relevant"),
-    ("show", ""),
-    ("benchmark", "kernel_7"),
-    ("benchmark", ""),
-    ("direction", "slower"),
-    ("sort", "name"),
-)
-"""Changes of the filters, one after the other."""
-
-PAINTED = """() => new Promise((done) => new PerformanceObserver((list) => {
-    const paint = list.getEntriesByName('first-contentful-paint')[0]?.startTime;
-    if (paint) done(Math.max(paint, performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd));
-}).observe({ type: 'paint', buffered: true }))"""
-"""Returns when the page was painted. Its deferred scripts make the rows of a comparison before that event."""
+PAINTED_MS = 1000.0
 
 
 def main() -> int:
     """Fill the database, open its pages, check the claims, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=5000, help="each has a series of times and a series of energies")
-    parser.add_argument("--nights", type=int, default=20)
-    parser.add_argument("--database", type=Path, help="keep the database in this file, or use it if it exists")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--cases", 5000, "each has a series of times and a series of energies"),
+        ("--nights", 20),
+        ("--database", Path, "keep the database in this file, or use it if it exists"),
+        ("--repeats", 3),
+    )
     with (
         filled(options.database, options.cases, options.nights) as (path, folder),
         Store.open(path) as store,
@@ -65,8 +47,6 @@ def main() -> int:
 
 def visits(store: Store, address: str, repeats: int) -> tuple[list[list[str]], list[Claim]]:
     """Open each kind of page, and return a row for each and the claims about them."""
-    from playwright.sync_api import sync_playwright
-
     newest, before = (row.id for row in store.runs.list(2))
     series = min(store.series.histories([newest]), key=lambda one: one.case.id)
     compared = f"compare/{before}-{newest}.html"
@@ -77,9 +57,7 @@ def visits(store: Store, address: str, repeats: int) -> tuple[list[list[str]], l
         "a comparison of two runs": compared,
     }
     rows, claims = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1600, "height": 900})
+    with browser_tab() as tab:
         opened(tab, f"{address}{compared}")
         for name, path in paths.items():
             anew, kept = [], []
@@ -91,15 +69,11 @@ def visits(store: Store, address: str, repeats: int) -> tuple[list[list[str]], l
             rows.append([name, *(f"{statistics.median(times):.0f}" for times in (anew, kept)), f"{megabytes:.2f}"])
             claims.append(Claim(f"until {name} is painted", statistics.median(anew), PAINTED_MS, " ms"))
             if path == compared:
-                claims.append(Claim("size of a comparison", megabytes, COMPARISON_MB, " MB"))
+                claims.append(Claim("size of a comparison", megabytes, LARGEST_MB, " MB"))
         answers = filtered(tab, f"{address}{compared}", repeats)
-        browser.close()
-    rows += [[f"filter {name} = {value or 'all'}", f"{statistics.median(ms):.0f}"] for (name, value), ms in answers]
-    slowest = max(statistics.median(ms) for _, ms in answers)
-    return [row + [""] * (4 - len(row)) for row in rows], [
-        *claims,
-        Claim("until the slowest filter has answered", slowest, FILTER_MS, " ms"),
-    ]
+    rows += [[f"filter: {name}", f"{statistics.median(ms):.0f}", "", ""] for name, ms in answers.items()]
+    slowest = max(map(statistics.median, answers.values()))
+    return rows, [*claims, Claim("until the slowest filter has answered", slowest, FILTER_MS, " ms")]
 
 
 def opened(tab: Any, url: str) -> tuple[float, float]:
@@ -110,13 +84,13 @@ def opened(tab: Any, url: str) -> tuple[float, float]:
     return float(tab.evaluate(PAINTED)), len(answer.body()) / 1e6
 
 
-def filtered(tab: Any, url: str, repeats: int) -> list[tuple[tuple[str, str], list[float]]]:
-    """Change the filters of a comparison; return each change and how long the answers took, in ms."""
+def filtered(tab: Any, url: str, repeats: int) -> dict[str, list[float]]:
+    """Change the filters of a comparison; return how long the answers to each change took, in ms."""
     tab.goto(url)
     if not tab.locator("#compared tbody tr").count():
         raise RuntimeError("the page shows no rows")
-    times = [[float(tab.evaluate(CHANGE, list(each))) for each in FILTERS] for _ in range(repeats)]
-    return list(zip(FILTERS, map(list, zip(*times, strict=True)), strict=True))
+    times = [[float(tab.evaluate(CHANGE, list(each))) for each in FILTERS.values()] for _ in range(repeats)]
+    return dict(zip(FILTERS, map(list, zip(*times, strict=True)), strict=True))
 
 
 if __name__ == "__main__":

@@ -7,21 +7,20 @@ matrices of random numbers (PyTorch), both by perfsvc's sampler on the same stre
 clock and the power during both, and the share of what the multiprocessors can do at that clock. Needs PyTorch.
 """
 
-import argparse
 import contextlib
 import statistics
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from workbench import Claim, alone_on, finish, table
+from workbench import Claim, alone_on, code_of, finish, parsed, table
 
 from perfsvc import build
-from perfsvc.build import Binary, Cache
+from perfsvc.build import Cache
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, open_device
 from perfsvc.device.protocol import Device
@@ -65,7 +64,12 @@ class Rate:
 
 def main() -> int:
     """Measure every peak and its reference."""
-    options = arguments()
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one GPU"),
+        ("--turns", 3, "how often each is measured"),
+        ("--only", {"nargs": "*", "default": []}, "only these peaks"),
+    )
     (info,) = find([options.device])
     if info.kind != "cuda":
         sys.exit("--device: only a GPU has measured peaks")
@@ -73,40 +77,16 @@ def main() -> int:
     specs = [spec for spec in kernels.specs(info) if not options.only or spec.case.variant in options.only]
     ours = helper_kernels.unit("cuda")
     assert ours is not None
-    alternatives = list(explored(specs)) if options.explore else []
-    units = {unit for spec in [*specs, *(spec for _, spec in alternatives)] for unit in spec.units}
+    units = {unit for spec in specs for unit in spec.units}
     built = build.compile_all({*units, ours, L2_READS}, build.toolchain_for(info.target), Cache())
     problems: list[str] = []
     found: dict[str, dict[str, Any]] = {}
-    with alone_on(info), contextlib.closing(open_device(info.spec, code(built[ours]))) as device:
-        for name, spec in alternatives:
-            with reported(name, problems):
-                with prepared(device, spec, built) as sample:
-                    rate = measured(device, sample, spec.work.flops or spec.work.bytes)
-                print(f"{name:40} {rate}  {share_of_theory(info, spec.case.variant, rate)}", flush=True)
-        for spec in specs if not options.explore else []:
+    with alone_on(info), contextlib.closing(open_device(info.spec, code_of(built[ours]))) as device:
+        for spec in specs:
             name = spec.case.variant
             with reported(name, problems):
                 found[name] = compare(device, spec, built, options.turns, problems)
-    return report(info, found, problems, options.json) if not options.explore else 0
-
-
-def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--turns", type=int, default=3, help="how often each is measured (default: 3)")
-    parser.add_argument("--only", nargs="*", default=[], help="only these peaks")
-    parser.add_argument("--explore", action="store_true", help="measure other sizes of our kernels instead")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
-
-
-def code(built: Binary | Exception) -> bytes:
-    """Return a binary's code, or raise why there is none."""
-    if isinstance(built, Exception):
-        raise built
-    return built.code
+    return report(info, found, problems, options.json)
 
 
 @contextlib.contextmanager
@@ -126,7 +106,7 @@ def reported(what: str, problems: list[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def prepared(device: Device, spec: CaseSpec, built: Any) -> Iterator[Callable[[], None]]:
     """Yield a function that queues one launch of a peak's kernel."""
-    modules = [code(built[unit]) for unit in spec.units]
+    modules = [code_of(built[unit]) for unit in spec.units]
     record = spec.record([digest(module) for module in modules], digest(b""))
     with device.measuring(record, 0), CaseMemory(device, record.buffers) as memory:
         program = Program(device, record, modules, memory, {})
@@ -201,7 +181,7 @@ def l2_reads(device: Device, built: Any) -> Iterator[tuple[Callable[[], None], f
     tiles = device.info.l2_bytes // 4 // tile
     address, sink = device.allocate(tiles * tile), device.allocate(8)
     device.fill(address, tiles * tile, 0)
-    module = device.load(code(built[L2_READS]))
+    module = device.load(code_of(built[L2_READS]))
     scalars = ScalarArg("tiles", "int32", tiles), ScalarArg("rounds", "int32", L2_ROUNDS)
     launch = Launch(0, "l2_reads", (blocks, 1, 1), (L2_THREADS, 1, 1), (BufferArg("sink"), BufferArg("from"), *scalars))
     values = (np.uint64(sink), np.uint64(address), np.int32(tiles), np.int32(L2_ROUNDS))
@@ -253,58 +233,6 @@ def cublas(device: Any, name: str) -> Iterator[tuple[Callable[[], None], float]]
     torch.cuda.empty_cache()
 
 
-# --- other sizes -----------------------------------------------------------------------------------------------------
-
-
-def explored(specs: Sequence[CaseSpec]) -> Iterator[tuple[str, CaseSpec]]:  # noqa: C901 - a list of sizes
-    """Yield the kernels with other sizes, to see whether those that perfsvc uses are the fastest."""
-    for spec in specs:
-        name = spec.case.variant
-        (unit,), (launch,) = spec.units, spec.steps
-        yield f"{name} as it is", spec
-        if unit.source.name == "scalar.cu":
-            for chains, steps in ((4, 128), (8, 32), (8, 64), (8, 96), (16, 64)):
-                share = chains * steps / 1024
-                yield f"{name} chains {chains} steps {steps}", sized(spec, share, CHAINS=chains, STEPS=steps)
-            for threads in (512, 256):
-                launched = replace(launch, block=(threads, 1, 1))
-                work = replace(spec.work, flops=spec.work.flops * threads // 1024)
-                yield f"{name} threads {threads}", replace(spec, steps=(launched,), work=work)
-        if unit.source.name == "wgmma.cu":
-            for steps in (4, 8, 32, 64):
-                yield f"{name} steps {steps}", sized(spec, steps / 16, STEPS=steps)
-            yield f"{name} 1 group", threaded(sized(spec, 0.5, GROUPS=1), 128)
-            yield f"{name} 1 group, steps 64", threaded(sized(spec, 2, GROUPS=1, STEPS=64), 128)
-        if name == "fp64_tensor":
-            for threads in (256, 128):
-                work = replace(spec.work, flops=spec.work.flops * threads // 512)
-                yield f"{name} threads {threads}", threaded(replace(spec, work=work), threads)
-        if name == "l2":
-            blocks, *_ = launch.grid
-            for share in (0.5, 1.5, 8):
-                launched = replace(launch, grid=(int(blocks * share), 1, 1))
-                work = replace(spec.work, read_bytes=int(blocks * share) * spec.work.read_bytes // blocks)
-                yield f"{name} blocks x {share}", replace(spec, steps=(launched,), work=work)
-            for divided in (2, 4):
-                tiles = launch.args[2].value // divided
-                launched = replace(
-                    launch, args=(*launch.args[:2], replace(launch.args[2], value=tiles), launch.args[3])
-                )
-                yield f"{name} tiles / {divided}", replace(spec, steps=(launched,))
-
-
-def sized(spec: CaseSpec, share: float, **defines: int) -> CaseSpec:
-    """Return a kernel compiled with other constants, which has another share of the operations."""
-    units = tuple(replace(unit, defines=tuple(defines.items())) for unit in spec.units)
-    return replace(spec, units=units, work=replace(spec.work, flops=int(spec.work.flops * share)))
-
-
-def threaded(spec: CaseSpec, threads: int) -> CaseSpec:
-    """Return a kernel with other blocks."""
-    (launch,) = spec.steps
-    return replace(spec, steps=(replace(launch, block=(threads, 1, 1)),))
-
-
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
@@ -315,15 +243,8 @@ def report(info: DeviceInfo, found: dict[str, dict[str, Any]], problems: list[st
         ours, reference = middle(sides["ours"]), middle(sides["reference"])
         share = ours and theory(info, name, ours)
         ratio = ours.rate / reference.rate if ours and reference else None
-        rows.append(
-            [
-                name,
-                *shown(ours),
-                *shown(reference),
-                "" if ratio is None else f"{ratio:.3f}",
-                "" if share is None else f"{100 * share:.1f} %",
-            ]
-        )
+        cells = ["" if value is None else f"{100 * value:.1f} %" for value in (ratio, share)]
+        rows.append([name, *shown(ours), *shown(reference), *cells])
         differences = [abs(value - 1) for value in (ratio, share) if value is not None]
         claims.append(
             Claim(
@@ -333,19 +254,10 @@ def report(info: DeviceInfo, found: dict[str, dict[str, Any]], problems: list[st
                 " %",
             )
         )
-        results.append(
-            {
-                "peak": name,
-                "ours": [asdict(rate) for rate in sides["ours"]],
-                "reference": [asdict(rate) for rate in sides["reference"]],
-                "ratio": ratio,
-                "share_of_theory": share,
-            }
-        )
+        rates = {side: [asdict(rate) for rate in rates] for side, rates in sides.items()}
+        results.append({"peak": name, "ratio": ratio, "share_of_theory": share, **rates})
     columns = ("peak", "ours T/s", "MHz", "W", "reference T/s", "MHz", "W", "ratio", "of theory")
     print("\n" + table(columns, rows) + "\n")
-    for problem in problems:
-        print(problem)
     return finish(
         claims,
         path,

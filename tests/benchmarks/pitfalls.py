@@ -12,7 +12,6 @@
 Works on the device's own stream, below perfsvc's timing, to show the effects that the timing is built against.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from workbench import NVBENCH_SUITE, Prepared, finish, power_hungry, ready, table
+from workbench import NVBENCH_SUITE, Prepared, finish, parsed, power_hungry, ready, table
 
 from perfsvc import build
 from perfsvc.build import Binary, Cache
@@ -45,13 +44,10 @@ Sample = Callable[[], None]
 
 def main() -> int:
     """Show all five effects."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(__doc__, ("--device", "cuda:0", "one GPU"))
     cases = ready(NVBENCH_SUITE, options.device, Sampling())
     if cases.device.kind != "cuda":
-        parser.error("--device: only a GPU has these effects")
+        sys.exit("--device: only a GPU has these effects")
     tasks = {task.record.case.id: task for task in cases.tasks}
     bench = Bench(open_device(cases.device.spec, cases.helper_kernels))
     found: dict[str, list[dict[str, Any]]] = {}

@@ -9,12 +9,11 @@
    level over eight places that begin there.
 """
 
-import argparse
 import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from nvbench import bundle
 from nvbench.sittings import Sitting, SittingError, Workers, nvbench
-from workbench import Claim, Ready, alone_on, finish, ready, table
+from workbench import Claim, Ready, alone_on, finish, median_us, parsed, ready, table
 
 from perfsvc.device.find import open_device
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
@@ -39,7 +38,7 @@ from perfsvc.service.prepare.sampling import GPU_SAMPLING
 
 LEVELS_SUITE = Path(__file__).parent / "levels"
 CASE, HALF = "softmax/threads256[rows=8192,columns=4096]", "softmax/threads256[rows=4096,columns=4096]"
-RANDOM_PLACES, SAMPLES = 40, 25
+RANDOM_PLACES = 40
 EIGHT, ONE, NVBENCH = "perfsvc, eight places", "perfsvc, one place", "NVBench"
 APART = 1 << 27
 ARRAY_BYTES = 8 << 30
@@ -47,12 +46,9 @@ ARRAY_BYTES = 8 << 30
 
 def main() -> int:
     """Measure all four parts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--processes", type=int, default=10, help="processes in each run (default: 10)")
-    parser.add_argument("--runs", type=int, default=3, help="runs (default: 3)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__, ("--device", "cuda:0", "one GPU"), ("--processes", 10, "processes in each run"), ("--runs", 3, "runs")
+    )
     cases = ready(LEVELS_SUITE, options.device, GPU_SAMPLING, ["softmax/threads256*"])
     if cases.device.kind != "cuda":
         sys.exit("--device: only a GPU has places that matter")
@@ -137,15 +133,9 @@ def at_random_places(device: Any, task: Task) -> list[float]:
             addresses[arg.buffer] if isinstance(arg, BufferArg) else np.dtype(arg.dtype).type(arg.value)
             for arg in launch.args
         ]
-        times_us.append(_median_us(device, lambda args=args: device.launch(module, launch, args)))
+        times_us.append(median_us(device, lambda args=args: device.launch(module, launch, args)))
     device.free(start)
     return times_us
-
-
-def _median_us(device: Any, sample: Callable[[], None]) -> float:
-    nbytes = 2 * device.info.l2_bytes
-    batch = device.batch(sample, SAMPLES, clock="device", evict_bytes=nbytes, blocked=True)
-    return 1e6 * statistics.median(batch.samples_s[2:])
 
 
 class Apart(CaseMemory):
@@ -181,7 +171,7 @@ def at_distance(device: Any, task: Task, pages: int) -> tuple[float, float]:
             memory.reset(lambda name, address: device.upload(address, inputs[name]))
 
         move(0)
-        there_us = _median_us(device, program.queue)
+        there_us = median_us(device, program.queue)
         samples = take_samples(
             device,
             program.queue,

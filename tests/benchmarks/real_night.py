@@ -12,20 +12,15 @@ the messages.
 The CPU device needs about ``--slow 300``, because of its threshold.
 """
 
-import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
-import threading
 import time
-from dataclasses import asdict, dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench import SUITE, Claim, finish, table
+from workbench import SUITE, Claim, commit, finish, parsed, perfsvc, table, webhook
 
 LOOP = "start < k; start += TILE"
 SLOWED = "matmul/tiled-TILE32"
@@ -44,34 +39,6 @@ select = [{select}]
 [notify]
 targets = {{ nights = "{target}" }}
 """
-
-
-@dataclass
-class Receiver:
-    """Receives messages on a loopback port and keeps them."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        messages = self.messages
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                messages.append({"headers": dict(self.headers), "body": json.loads(body)})
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                """Print nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        """The address for messages, in Apprise's form."""
-        return f"json://127.0.0.1:{self._server.server_port}/"
 
 
 @dataclass(frozen=True)
@@ -94,52 +61,33 @@ class Place:
     """A folder with a repository, settings and a database, in which nights run.
 
     Args:
-        folder: is created; must not exist.
+        options: those of the script; ``keep`` is the folder, which must not exist.
+        address: where messages go.
+        messages: those that arrived there so far.
     """
 
-    def __init__(self, folder: Path, device: str, select: list[str], slow: float) -> None:
-        self._folder = folder
-        self._slow = slow
-        self._receiver = Receiver()
+    def __init__(self, options: Any, address: str, messages: list[dict[str, Any]]) -> None:
+        self._folder = folder = options.keep
+        self._slow, self._messages = options.slow, messages
         shutil.copytree(SUITE, folder / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / ".gitignore").write_text("__pycache__/\n/perfsvc.db*\n/site/\n/sites/\n/nights/\n")
-        quoted = ", ".join(map(json.dumps, select))
-        text = SETTINGS.format(device=json.dumps(device), select=quoted, target=TARGET)
+        quoted = ", ".join(map(json.dumps, options.select))
+        text = SETTINGS.format(device=json.dumps(options.device), select=quoted, target=TARGET)
         (folder / "perfsvc.toml").write_text(text)
-        self._git("init", "-q", "-b", "main")
+        self._environment = {TARGET: address}
 
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The messages that arrived so far."""
-        return self._receiver.messages
-
-    def play(self, name: str, commit: str, *, slowed: bool) -> Night:
+    def play(self, name: str, message: str, *, slowed: bool) -> Night:
         """Commit the suite, slowed or not, and run a night."""
         source = self._folder / "kernels" / "matmul" / "tiled.cu"
         more = f" + (TILE == 32 ? k * {self._slow:g} / 100 : 0)" if slowed else ""
         source.write_text((SUITE / "matmul" / "tiled.cu").read_text().replace(LOOP, LOOP.replace("k;", f"k{more};")))
-        self._git("add", "-A")
-        self._git("commit", "-q", "--allow-empty", "-m", commit)
-        before, began = len(self.messages), time.monotonic()
-        code = self._perfsvc("nightly").returncode
+        commit(self._folder, message, "kernels")
+        before, began = len(self._messages), time.monotonic()
+        done = perfsvc(self._folder, "nightly", codes=range(6), **self._environment)
         wall_s = time.monotonic() - began
+        print(done.stdout, done.stderr, flush=True)
         shutil.copytree(self._folder / "site", self._folder / "sites" / name.replace(" ", "-"))
-        found = json.loads(self._perfsvc("findings", "list", "--all", "--format", "json", capture=True).stdout)
-        return Night(name, code, wall_s, found, len(self.messages) - before)
-
-    def _perfsvc(self, *arguments: str, capture: bool = False) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "perfsvc", *arguments],
-            cwd=self._folder,
-            env=os.environ | {TARGET: self._receiver.url},
-            stdout=subprocess.PIPE if capture else None,
-            text=True,
-            check=False,
-        )
-
-    def _git(self, *arguments: str) -> None:
-        who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com")
-        subprocess.run(["git", *who, *arguments], cwd=self._folder, check=True)
+        found = json.loads(perfsvc(self._folder, "findings", "list", "--all", "--format", "json").stdout)
+        return Night(name, done.returncode, wall_s, found, len(self._messages) - before)
 
 
 def claims(nights: list[Night]) -> list[Claim]:
@@ -169,16 +117,17 @@ def _case(moved: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Run the nights and print the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--slow", type=float, default=3.0, help="per cent more work (default 3)")
-    parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="only these cases")
-    parser.add_argument("--keep", type=Path, required=True, metavar="FOLDER", help="a new folder for all results")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
-    place = Place(options.keep, options.device, options.select, options.slow)
-    nights = [place.play(name, commit, slowed=slowed) for name, commit, slowed in NIGHTS]
-    (options.keep / "messages.json").write_text(json.dumps(place.messages, indent=1) + "\n")
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0"),
+        ("--slow", 3.0, "per cent more work"),
+        ("--select", {"action": "append", "default": [], "metavar": "GLOB"}, "only these cases"),
+        ("--keep", {"type": Path, "required": True, "metavar": "FOLDER"}, "a new folder for all results"),
+    )
+    with webhook() as (address, messages):
+        place = Place(options, address, messages)
+        nights = [place.play(name, message, slowed=slowed) for name, message, slowed in NIGHTS]
+    (options.keep / "messages.json").write_text(json.dumps(messages, indent=1) + "\n")
     rows = [
         [night.name, str(night.code), f"{night.wall_s:.1f}", str(len(night.findings)), str(night.messages)]
         for night in nights

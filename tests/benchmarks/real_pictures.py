@@ -6,19 +6,15 @@ The measurements are in tests/data: two profiles of an H100, and the times of si
 2 % more work, in fresh processes. No GPU is needed; Chromium and playwright are.
 """
 
-import argparse
 import csv
 import lzma
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from workbench import browser_tab, parsed, perfsvc
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK_US = 0.032
@@ -31,27 +27,14 @@ COLOURS = 64
 
 def main() -> int:
     """Write the pictures, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, required=True, help="the folder of the pictures")
-    output = parser.parse_args().output
+    output = parsed(__doc__, ("--output", {"type": Path, "required": True}, "the folder of the pictures")).output
     output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        folder = Path(name)
-        pages = {"explanation": explanation(folder), "comparison": comparison(folder)}
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for picture, page in pages.items():
-            shoot(browser, page, output / f"{picture}.png")
-            print(f"{output / picture}.png: {(output / picture).with_suffix('.png').stat().st_size / 1000:.0f} kB")
-        browser.close()
+    with tempfile.TemporaryDirectory() as folder:
+        for picture, page in {"explanation": explanation(Path(folder)), "comparison": comparison(Path(folder))}.items():
+            path = output / f"{picture}.png"
+            shoot(page, path)
+            print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
     return 0
-
-
-def perfsvc(folder: Path, *arguments: str) -> None:
-    """Run a command of perfsvc in a folder; a regression is a result, not an error."""
-    command = [sys.executable, "-m", "perfsvc", *arguments]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if ended.returncode not in {0, 1, 3}:
-        raise SystemExit(ended.stderr)
 
 
 def explanation(folder: Path) -> Path:
@@ -81,13 +64,12 @@ def comparison(folder: Path) -> Path:
     return folder / "compare.html"
 
 
-def shoot(browser: Any, page: Path, path: Path) -> None:
+def shoot(page: Path, path: Path) -> None:
     """Write a picture of the upper part of a page, with few colours so that it stays small."""
-    window = browser.new_page(viewport={"width": 1280, "height": 900})
-    window.goto(page.as_uri())
-    height = min(900, window.evaluate("document.querySelector('main').getBoundingClientRect().bottom"))
-    window.screenshot(path=path, clip={"x": 0, "y": 0, "width": 1280, "height": height})
-    window.close()
+    with browser_tab(1280) as tab:
+        tab.goto(page.as_uri())
+        height = min(900, tab.evaluate("document.querySelector('main').getBoundingClientRect().bottom"))
+        tab.screenshot(path=path, clip={"x": 0, "y": 0, "width": 1280, "height": height})
     with Image.open(path) as picture:
         picture.convert("RGB").quantize(COLOURS).save(path, optimize=True)
 

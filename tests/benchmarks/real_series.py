@@ -3,13 +3,11 @@
 The series are times of a database under development (tests/data/series). The detector gets them night by night, with a
 smallest relevant change of 1 %. The script prints each alert: its first night, the night that raised it, the night of
 the return if the change was a plateau, and the size of the change. `--sheet` draws all alerts on one sheet, so that a
-person can judge each of them; `--pages` draws the same plots larger, a dozen on each page. docs/measured/real-series.md
-has the judgements. Needs no GPU.
+person can judge each of them. docs/measured/real-series.md has the judgements. Needs no GPU.
 
-    python tests/benchmarks/real_series.py [--sheet sheet.png] [--pages FOLDER] [--json real-series.json]
+    python tests/benchmarks/real_series.py [--sheet sheet.png] [--json real-series.json]
 """
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.judge import Alert, detect_changes
 from perfsvc.model import ChangeKind
@@ -31,9 +29,6 @@ ALERTS = 86
 """How many alerts a person has looked at; more are a change for the worse."""
 DRIFTED = 3
 """The level after a drift is the median of this many nights."""
-
-ON_PAGE = 12
-"""How many alerts are drawn on a page."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +64,16 @@ class Shown:
 
 def main() -> int:
     """Watch all series, print and draw the alerts, and check the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sheet", type=Path, help="draw all alerts on one sheet in this PNG file")
-    parser.add_argument("--pages", type=Path, help="draw the alerts on pages in this folder")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--sheet", Path, "draw all alerts on one sheet in this PNG file"),
+    )
     with np.load(SERIES) as stored:
         series = {name: stored[name].astype(np.float64) for name in sorted(stored.files)}
     alerts = [shown for name, values in series.items() for shown in watched(name, values)]
     print(table(["series", "since", "raised", "back", "kind", "before", "after", "change"], [*map(row_of, alerts)]))
     if options.sheet:
         draw(alerts, series, options.sheet, columns=8, width=1.9)
-    if options.pages:
-        options.pages.mkdir(parents=True, exist_ok=True)
-        for first in range(0, len(alerts), ON_PAGE):
-            page = options.pages / f"page-{1 + first // ON_PAGE}.png"
-            draw(alerts[first : first + ON_PAGE], series, page, columns=3, width=5)
     plateaus = sum(shown.alert.end is not None for shown in alerts)
     print(f"{len(alerts)} alerts on {len(series)} series, {plateaus} of them plateaus that ended")
     claims = [

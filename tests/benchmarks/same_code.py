@@ -10,10 +10,8 @@ find these five cases and no other.
 ``--run`` has further options of ``perfsvc run``, for example the cases to leave out: ``--run "--exclude overlap"``.
 """
 
-import argparse
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench import SUITE, Claim, finish, table
+from workbench import SUITE, Claim, commit, finish, parsed, perfsvc, table
 
 from perfsvc.device.find import find
 from perfsvc.model import TIME, Cause, Judgement, Verdict
@@ -80,23 +78,12 @@ class Repository:
     def __init__(self, folder: Path, device: str, options: Sequence[str]) -> None:
         self._folder = folder
         self._command = ["run", "--device", device, "--suite", "kernels", "--db", "perfsvc.db", *options]
+        self.database = folder / "perfsvc.db"
         shutil.copytree(SUITE, folder / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / ".gitignore").write_text("__pycache__/\n/perfsvc.db*\n")
-        self._git("init", "-q", "-b", "main")
-        self.commit("First")
-
-    @property
-    def database(self) -> str:
-        """The path of the database."""
-        return str(self._folder / "perfsvc.db")
-
-    def commit(self, message: str) -> None:
-        """Commit everything."""
-        self._git("add", "-A")
-        self._git("commit", "-q", "-m", message)
+        commit(folder, "First", "kernels")
 
     def slow(self, times_s: Mapping[str, float], share: float) -> None:
-        """Slow the planted cases; ``times_s`` has their usual times."""
+        """Commit code that slows the planted cases; ``times_s`` has their usual times."""
         for case, (source, kernel) in PLANTED.items():
             path = self._folder / "kernels" / source
             n = case.partition("n=")[2].rstrip("]")
@@ -106,19 +93,12 @@ class Repository:
             end = _end_of_block(body)
             wait = WAIT.format(n=n, ns=ns)
             path.write_text(f"{head}{name}{signature}{brace}{START}{body[:end]}{wait}{body[end:]}")
+        commit(self._folder, "Slow five kernels", "kernels")
 
     def night(self, *options: str) -> Night:
         """Run the suite, and return the verdicts of the run."""
         began = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-m", "perfsvc", *self._command, *options],
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode not in {0, 1}:
-            raise RuntimeError(f"perfsvc run ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
+        perfsvc(self._folder, *self._command, *options)
         wall_s = time.monotonic() - began
         with Store.open(self.database) as store:
             run = store.runs.newest()
@@ -129,26 +109,22 @@ class Repository:
             ]
         return Night(wall_s, judgements)
 
-    def _git(self, *arguments: str) -> None:
-        who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com")
-        subprocess.run(["git", *who, *arguments], cwd=self._folder, check=True)
-
 
 def main() -> int:
     """Run the nights, plant the change, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--nights", type=int, default=6, help="nights without a change (default: 6, at least 3)")
-    parser.add_argument("--slow", type=float, default=1.5, help="the planted change in per cent (default: 1.5)")
-    parser.add_argument("--run", type=shlex.split, default=[], help="further options of perfsvc run")
-    parser.add_argument("--keep", type=Path, help="copy the database to this file after each night")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one GPU"),
+        ("--nights", 6, "nights without a change"),
+        ("--slow", 1.5, "the planted change in per cent"),
+        ("--run", {"type": shlex.split, "default": []}, "further options of perfsvc run"),
+        ("--keep", Path, "copy the database to this file after each night"),
+    )
     if options.nights < 3:
-        parser.error("--nights: the claim begins with the third night")
+        sys.exit("--nights: the claim begins with the third night")
     (device,) = find([options.device])
     if device.kind != "cuda":
-        parser.error("--device: the waiting threads need a GPU")
+        sys.exit("--device: the waiting threads need a GPU")
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository(Path(folder), options.device, options.run)
         nights: list[Night] = []
@@ -158,7 +134,6 @@ def main() -> int:
                 shutil.copy(repository.database, options.keep)
         usual = {judgement.series.case.id: judgement.candidate_s or 0.0 for judgement in nights[-1].judgements}
         repository.slow(usual, options.slow / 100)
-        repository.commit("Slow five kernels")
         planted = _shown(options.nights + 1, repository.night("--confirm"))
         if options.keep:
             shutil.copy(repository.database, options.keep)

@@ -7,16 +7,14 @@ are those of the command.
     python tests/benchmarks/searches.py
 """
 
-import argparse
 import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
@@ -34,12 +32,12 @@ NAMED, AMONG, OTHER, NONE = "named", "among several", "another named", "no diffe
 
 def main() -> int:
     """Search, count and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--searches", type=int, default=200, help="searches for each size of a change")
-    parser.add_argument("--between", type=float, default=0.01, help="the relative deviation between processes")
-    parser.add_argument("--threshold", type=float, default=0.01)
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    arguments = parser.parse_args()
+    arguments = parsed(
+        __doc__,
+        ("--searches", 200, "searches for each size of a change"),
+        ("--between", 0.01, "the relative deviation between processes"),
+        ("--threshold", 0.01),
+    )
     rows, wrong, missed = [], {}, {}
     for change in CHANGES:
         found = [search(change, seed, arguments.between, arguments.threshold) for seed in range(arguments.searches)]

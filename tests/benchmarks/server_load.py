@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import itertools
+import math
 import multiprocessing
 import os
 import random
@@ -32,15 +33,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
-from simulated.many import fill
-from workbench import Claim, finish, postgresql, table
+from simulated.many import entries_of, fill
+from workbench import Claim, Silent, finish, parsed, postgresql, table
 
-from perfsvc.model import Case, DeviceInfo, Environment, Estimate, Measurement, Provenance, RunState, Status, Work
+from perfsvc.model import Provenance, RunState
 from perfsvc.report.pages.site import benchmark_page, series_page
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.sync import sync
-from perfsvc.store import MeasurementEntry, Store
+from perfsvc.store import Store
 
 MOST_SERIES = 30
 """How many different series the clients look at; the first ones most often."""
@@ -52,7 +53,16 @@ LIMIT_S = 60.0
 
 def main() -> int:
     """Fill the database, load the server, print what happened, and return the exit status."""
-    options = parse_options()
+    options = parsed(
+        __doc__,
+        ("--cases", 1000),
+        ("--nights", 100),
+        ("--database", Path, "keep the SQLite database in this file, or use it if it exists"),
+        ("--postgresql", False, "serve a copy on PostgreSQL"),
+        ("--clients", 50),
+        ("--rate", 200.0, "requests a second, of all clients together"),
+        ("--seconds", 60.0),
+    )
     with contextlib.ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         planted = options.database or folder / "perfsvc.db"
@@ -99,34 +109,7 @@ def main() -> int:
     )
 
 
-def parse_options() -> argparse.Namespace:
-    """Return the options of the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--nights", type=int, default=100)
-    parser.add_argument("--database", type=Path, help="keep the SQLite database in this file, or use it if it exists")
-    parser.add_argument("--postgresql", action="store_true", help="serve a copy on PostgreSQL")
-    parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--rate", type=float, default=200.0, help="requests a second, of all clients together")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--json", type=Path)
-    return parser.parse_args()
-
-
 # --- the server and the nights ---------------------------------------------------------------------------------------
-
-
-class Silent:
-    """The progress of the copy, which nobody watches."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Begin a stage."""
-
-    def step(self, what: str) -> None:
-        """Note a step."""
-
-    def report(self, line: str) -> None:
-        """Ignore a message."""
 
 
 @contextlib.contextmanager
@@ -167,7 +150,7 @@ def writing_nights(location: str) -> Iterator[dict[str, int]]:
 
 def write_nights(location: str, began: Event, ended: Event, results: "multiprocessing.Queue[dict[str, int]]") -> None:
     """Store measurements one by one, and judge a run after each ``CASES_OF_A_NIGHT`` cases, until ``ended``."""
-    counted, noise = Counter(nights=0, measurements=0, faults=0), np.random.default_rng(1)
+    counted = Counter(nights=0, measurements=0, faults=0)
     try:
         with Store.open(location, create=False) as store:
             (device,) = [info for info in store.devices.all().values() if info.kind == "cuda"]
@@ -181,8 +164,9 @@ def write_nights(location: str, began: Event, ended: Event, results: "multiproce
                     Provenance(started, "perfsvc run", "kernels", f"{counted['nights']:040x}", **facts)
                 )
                 for case in cases:
-                    time_s = 1e-5 * (1 + 0.002 * noise.standard_normal())
-                    store.measurements.put(run, [_entry(case, device, time_s)])
+                    (entry, *_) = entries_of([case], seed=counted["measurements"])
+                    measured = replace(entry.measurement, device=device.uuid)
+                    store.measurements.put(run, [replace(entry, measurement=measured)])
                     counted["measurements"] += 1
                     began.set()
                     if ended.wait(1 / MEASURED_A_SECOND):
@@ -201,16 +185,6 @@ def write_nights(location: str, began: Event, ended: Event, results: "multiproce
 def newest_run(store: Store) -> int:
     """Return the newest run that was not killed with an earlier load."""
     return next(run.id for run in store.runs.list() if run.state is RunState.FINISHED)
-
-
-def _entry(case: Case, device: DeviceInfo, time_s: float) -> MeasurementEntry:
-    samples = (time_s,) * 100
-    return MeasurementEntry(
-        Measurement(case, device.uuid, 0, Status.OK, samples_s=samples, max_error=1e-7),
-        Environment("580.1", "nvcc 13.0", 700.0),
-        Work(4000, 2000),
-        Estimate(time_s, time_s, time_s, len(samples)),
-    )
 
 
 def resident_mib(pid: int) -> float:
@@ -289,7 +263,7 @@ class Load:
         return [*rows, self._row("all", every, self.unmodified.total())]
 
     def _row(self, kind: str, times_s: list[float], unmodified: int) -> list[str]:
-        shares = np.percentile(times_s, [50, 95, 99, 100]) if times_s else []
+        shares = np.percentile(times_s or [math.nan], [50, 95, 99, 100])
         return [kind, str(len(times_s)), str(unmodified), *(f"{1000 * share:.0f}" for share in shares)]
 
 

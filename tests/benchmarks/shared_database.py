@@ -11,14 +11,12 @@ of that host; nothing is left in a spool; and the commit is one finding, and the
 Needs PostgreSQL and git, and no GPU.
 """
 
-import argparse
 import asyncio
 import contextlib
 import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -35,19 +33,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from simulated_hosts import FIRST_DAY, Change, Stages, World, at_home, parts_of, webhook
+from simulated.workplace import Stages
+from simulated_hosts import FIRST_DAY, Change, World, at_home, parts_of
 from sqlalchemy import Row, create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
-from workbench import Claim, finish, postgresql, table
+from workbench import Claim, finish, parsed, perfsvc, postgresql, table, webhook
 
-from perfsvc.config.load import load
 from perfsvc.errors import PerfsvcError, UsageError
 from perfsvc.measure.host.device_queue import never
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.process.fork_servers import SUITE, end_shared
 from perfsvc.service.nightly import night as nights
-from perfsvc.service.nightly.begin import NightRequest
 from perfsvc.service.run import record
 from perfsvc.store import Store
 from perfsvc.store.schema.engine import resolve
@@ -75,25 +72,10 @@ NOISE = 0.03
 """More than the noise of a median, and less than what tells two hosts apart."""
 
 SETTINGS = """\
-suite = "{suite}"
-database = "{database}"
-
-[run]
-devices = ["fake:{script}"]
 replicas = {replicas}
-
-[dashboard]
-enabled = false
 
 [nightly]
 label = "{label}"
-
-[notify]
-targets = {{ team = "TEAM_URL" }}
-remind = "never"
-
-[expect]
-every = "1d"
 """
 MEASURED = """
 SELECT r.label, r.uid, r.state, c.name, m.replica, m.status, d.uuid, m.median_s
@@ -252,17 +234,9 @@ class Quarter:
         os.environ |= {"HOME": str(host.home), "PERFSVC_LOCKS": str(host.home / "locks"), "TMPDIR": str(host.home)}
         for name in ("PERFSVC_CACHE", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
             os.environ.pop(name, None)
-        script, settings = host.home / "gpu0.json", host.home / "perfsvc.toml"
         url = make_url(self._database).set(host="127.0.0.1", port=host.relay.port, query={})
-        settings.write_text(
-            SETTINGS.format(
-                suite=self._world.suite,
-                database=url.render_as_string(hide_password=False),
-                script=script,
-                replicas=REPLICAS,
-                label=label(host.name, day),
-            )
-        )
+        location = url.render_as_string(hide_password=False)
+        more = SETTINGS.format(replicas=REPLICAS, label=label(host.name, day))
         wrong_s = trouble.seconds if trouble.kind == "wrong clock" else 0.0
         with (
             (host.home / "log").open("a", encoding="utf-8") as log,
@@ -276,10 +250,11 @@ class Quarter:
                 jump = threading.Timer(trouble.share * self._usual_s, clock.shift, [trouble.seconds])
                 jump.daemon = True
                 jump.start()
-            self._world.play(host.name, day, "measuring", host.factor)
+            play = partial(self._world.play, host.name, day, host.factor)
+            play("measuring")
             try:
-                request = NightRequest(load(settings).settings, resume=resume)
-                nights.nightly(request, Stages(self._world, host.name, day, host.factor), servers, never)
+                request = self._world.request(host.name, location, more, resume=resume)
+                nights.nightly(request, Stages(play), servers, never)
             except UsageError:
                 return NOTHING_TO_RESUME
             except PerfsvcError as error:
@@ -345,9 +320,7 @@ def check(quarter: Quarter, world: World, url: str, days: int, parts: Sequence[s
     per_label = Counter(of for of, *_ in keys.elements())
     cases, labels = len(world.cases), [label(host, day) for host in HOSTS for day in range(days)]
     wrong_gpu = [row for row in measured if row.uuid != f"FAKE-{row.label.partition('-')[0]}"]
-    checked = subprocess.run(
-        [sys.executable, "-m", "perfsvc", "db", "check", "--db", url], capture_output=True, text=True, check=False
-    )
+    checked = perfsvc(world.folder, "db", "check", "--db", url, codes=range(6))
     print(f"{len(measured)} measurements in {sum(finished.values())} runs; findings: {list(map(tuple, found))}")
     print("\n".join(parts))
     print(f"nights without exactly one finished run: {[each for each in labels if finished[each] != 1]}")
@@ -384,12 +357,12 @@ def slowed_on(days: int) -> int:
 
 def main() -> int:
     """Live the days, print what happens, and check the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--days", type=int, default=DAYS)
-    parser.add_argument("--seed", type=int, default=1, help="the seed of the noise and of the faults")
-    parser.add_argument("--folder", type=Path, help="keep everything but the database in this folder")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--days", DAYS),
+        ("--seed", 1, "the seed of the noise and of the faults"),
+        ("--folder", Path, "keep everything but the database in this folder"),
+    )
     with ExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = options.folder or temporary
@@ -412,7 +385,7 @@ def main() -> int:
             parts = [
                 f"day {day}, {part.kind}: {part.text}"
                 for post in posts[before:]
-                for part in parts_of(post["message"], day)
+                for part in parts_of(post["body"]["message"], day)
             ]
             messages += parts
             print(f"day {day}: {', '.join(troubles) or 'no fault'}", *parts, sep="\n  ", flush=True)

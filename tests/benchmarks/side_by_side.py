@@ -11,7 +11,6 @@ parts are shown. Wall times run from the start of a process (for perfsvc: from r
 measurement. NVBench has no checks, so the seconds of perfsvc's checks are excluded and shown separately.
 """
 
-import argparse
 import math
 import random
 import statistics
@@ -24,7 +23,7 @@ from pathlib import Path
 
 from nvbench import bundle
 from nvbench.sittings import Sitting, SittingError, Workers, nvbench
-from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
+from workbench import NVBENCH_SUITE, Claim, alone_on, finish, parsed, ready, spread_of, table, tick_of
 
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
 from perfsvc.measure.host.servers import worker_servers
@@ -45,7 +44,15 @@ Sittings = Mapping[str, list[Sitting]]
 
 def main() -> int:
     """Measure alternately, then compare."""
-    options = arguments()
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one device"),
+        ("--processes", 10, "processes of each tool; at least 2"),
+        ("--limit", 480.0, "seconds after which no round begins"),
+        ("--suite", NVBENCH_SUITE, "the cases"),
+    )
+    if options.processes < 2:
+        sys.exit("--processes: a spread needs at least 2")
     cases = ready(options.suite, options.device, GPU_SAMPLING)
     found: dict[str, list[Sitting]] = {NVBENCH: [], PERFSVC: [], ALIKE: [], FIRST: []}
     problems: list[str] = []
@@ -68,20 +75,6 @@ def main() -> int:
             print(f"{cases.device.model}, driver {cases.device.driver}, {len(cases.tasks)} cases", flush=True)
             measure(turns, found, problems, processes=options.processes, limit_s=options.limit)
     return report(found, problems, options.json)
-
-
-def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
-    parser.add_argument("--processes", type=int, default=10, help="processes of each tool (default: 10, at least 2)")
-    parser.add_argument("--limit", type=float, default=480.0, help="seconds after which no round begins (default: 480)")
-    parser.add_argument("--suite", type=Path, default=NVBENCH_SUITE, help="the cases (default: the eight kernels)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
-    if options.processes < 2:
-        parser.error("--processes: a spread needs at least 2")
-    return options
 
 
 class Rounds:
@@ -238,17 +231,15 @@ def report(found: Sittings, problems: Sequence[str], path: Path | None) -> int:
     if rows:
         print(f"\n{table(TIMES, [row.times() for row in rows])}\n\n{table(SPREADS, [row.spreads() for row in rows])}\n")
         print(EXPLAINED.format(tick=tick_s * 1e9, error=100 / math.sqrt((rows[0].processes - 1) * len(rows))))
-        print(f"Geometric mean of the ratios of spreads: {geometric_mean(row.spread_ratio for row in rows):.2f}")
+        mean = statistics.geometric_mean(row.spread_ratio for row in rows)
+        print(f"Geometric mean of the ratios of spreads: {mean:.2f}")
     print()
     print(table(("seconds of a process, median", *found), walls(found)))
-    print()
-    for problem in problems:
-        print(f"PROBLEM  {problem}")
     return finish(
         [Claim("processes and cases that failed", len(problems), 0), *claims(rows, found)],
         path,
         tick_s=tick_s,
-        problems=list(problems),
+        problems=problems,
         sittings={tool: [sitting.as_json() for sitting in sittings] for tool, sittings in found.items()},
     )
 

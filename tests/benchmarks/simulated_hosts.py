@@ -8,41 +8,35 @@ that a person excludes. Needs no GPU.
     python tests/benchmarks/simulated_hosts.py [--days 180] [--seed 1] [--folder FOLDER] [--json hosts.json]
 """
 
-import argparse
 import contextlib
-import json
 import os
 import platform
 import re
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import time_machine
-from simulated.workplace import BETWEEN, WITHIN
-from workbench import Claim, finish
+from simulated.workplace import SOURCE, Repository, Stages, kernels, python_function
+from workbench import Claim, finish, parsed, webhook
 
-from perfsvc import suite
-from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.config.load import load
 from perfsvc.measure.host.device_queue import never
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.model import FindingState, digest
+from perfsvc.model import FindingState
 from perfsvc.service.exclusions import exclude
 from perfsvc.service.findings.actions import set_state
 from perfsvc.service.nightly.begin import NightRequest
 from perfsvc.service.nightly.night import nightly
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 DAYS = 180
 LEAST = 24
@@ -51,75 +45,9 @@ HOSTS = {"alpha": "Fake GPU", "beta": "Fake GPU"}
 """The model of each host's GPU."""
 FIRST_DAY = datetime(2026, 1, 5, 2, tzinfo=UTC)
 
-KERNELS = '''"""Kernels of simulated nights: the fake device decides how long they take."""
-
-import numpy as np
-
-from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
-
-
-def inputs(rng, n):
-    return {"a": rng.standard_normal(n, dtype=np.float32)}
-
-
-def reference(a):
-    return 2.0 * a.astype(np.float64)
-
-
-benchmark = Benchmark(
-    axes={"n": (64,)},
-    smoke={"n": 64},
-    inputs=inputs,
-    outputs={"out": output("float32", lambda n: n)},
-    reference=reference,
-    tolerance=Tolerance(max=1e-6, mean=1e-7),
-    work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n, flops=n),
-    variants=[
-        Variant(f"v{number}", source=f"v{number}.cu", entry="scale", grid=1, block=64, args=("out", "a", "n"))
-        for number in range(VARIANTS)
-    ],
-)
-'''
-KERNEL = 'extern "C" __global__ void scale(float* out, const float* a, int n) {}\n'
-PYTHON = '''"""A Python variant of simulated nights."""
-
-import numpy as np
-
-from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
-
-REPEAT = 1
-
-
-def inputs(rng, n):
-    return {"a": rng.standard_normal(n, dtype=np.float32)}
-
-
-def reference(a):
-    return 2.0 * a.astype(np.float64)
-
-
-def double(arrays, stream):
-    for _ in range(REPEAT):
-        arrays["out"][:] = 2 * arrays["a"][:]
-
-
-benchmark = Benchmark(
-    axes={"n": (64,)},
-    smoke={"n": 64},
-    inputs=inputs,
-    outputs={"out": output("float32", lambda n: n)},
-    reference=reference,
-    tolerance=Tolerance(max=1e-6, mean=1e-7),
-    work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n, flops=n),
-    variants=[Variant("python", run=double)],
-)
-'''
 SETTINGS = """\
 suite = "{suite}"
 database = "{database}"
-
-[run]
-devices = ["fake:{script}"]
 
 [dashboard]
 enabled = false
@@ -131,8 +59,9 @@ remind = "never"
 [expect]
 every = "1d"
 
-
-
+[run]
+devices = ["fake:{script}"]
+{more}
 """
 
 
@@ -183,7 +112,7 @@ class Received:
     text: str
 
 
-class World:
+class World(Repository):
     """The repository, the database, and a folder with settings and a script of the fake GPU for each host.
 
     It has two benchmarks of kernels with ``variants`` each, and ``functions`` benchmarks of one Python variant.
@@ -193,114 +122,37 @@ class World:
         self, folder: Path, seed: int, hosts: Mapping[str, str] = HOSTS, *, variants: int = 4, functions: int = 3
     ) -> None:
         self._hosts = hosts
-        self.folder, self.suite, self.database = folder, folder / "repository" / "kernels", folder / "perfsvc.db"
-        self._seed = seed
-        self._seconds: dict[str, float] = {}  # of each binary and each bench.py of Python variants, by digest
-        self._case: dict[str, str] = {}  # of each digest
-        self._now: dict[str, float] = {}  # of each case
-        for number in range(2):
-            self._write(f"b{number}/bench.py", KERNELS.replace("VARIANTS", str(variants)))
-            for variant in range(variants):
-                self._write(f"b{number}/v{variant}.cu", f"// b{number} v{variant}\n{KERNEL}")
-        for number in range(functions):
-            self._write(f"p{number}/bench.py", f"{PYTHON}\nNAME = 'p{number}'\n")
-        self._git("init", "--quiet", "--initial-branch", "main")
-        specs = suite.discover(self.suite).resolve(Selection(), "smoke")[0]
-        self._specs = {f"{spec.case.benchmark}/{spec.case.variant}": spec for spec in specs}
-        self._now = {case: self.usual_s(case) for case in self.cases}
-        self._commit("Begin")
+        numbers = range(variants)
+        files = {f"b{home}/bench.py": kernels(variants, 'f"v{number}.cu"') for home in range(2)}
+        files |= {f"b{home}/v{number}.cu": f"// b{home} v{number}\n{SOURCE}" for home in range(2) for number in numbers}
+        files |= {f"p{home}/bench.py": f"{python_function()}NAME = 'p{home}'\n" for home in range(functions)}
+        super().__init__(folder, seed, files)
         for host in hosts:
-            (folder / host).mkdir(exist_ok=True)
+            (self.folder / host).mkdir(exist_ok=True)
 
-    @property
-    def cases(self) -> list[str]:
-        """The benchmark and the variant of each case."""
-        return sorted(self._specs)
-
-    def usual_s(self, case: str) -> float:
-        """Return how long a case took at first, on a host without a slowdown."""
-        return 1e-4 * (1.1 + self.cases.index(case) / 10)
-
-    def request(self, host: str) -> NightRequest:
+    def request(self, host: str, database: object = None, more: str = "", *, resume: bool = False) -> NightRequest:
         """Return the request of a night of a host, with its settings file as a user would write it."""
-        file = self.folder / host / "perfsvc.toml"
-        file.write_text(SETTINGS.format(suite=self.suite, database=self.database, script=file.with_name("gpu0.json")))
-        return NightRequest(load(file).settings)
+        home = self.folder / host
+        words = {"suite": self.suite, "database": database or self.database, "script": home / "gpu0.json", "more": more}
+        (home / "perfsvc.toml").write_text(SETTINGS.format(**words))
+        return NightRequest(load(home / "perfsvc.toml").settings, resume=resume)
 
     def change(self, changes: Sequence[Change]) -> None:
         """Make the changes in one commit; each case gets new code."""
         for change in changes:
-            self._now[change.case] *= change.factor
+            self.now[change.case] *= change.factor
             benchmark, variant = change.case.split("/")
             path = self.suite / benchmark / ("bench.py" if variant == "python" else f"{variant}.cu")
             text = path.read_text()
-            if variant == "python":
-                repeat = next(line for line in text.splitlines() if line.startswith("REPEAT = "))
-                text = text.replace(repeat, f"REPEAT = {int(repeat.split()[-1]) + 1}")
-            else:
-                text += f"// day {change.day}\n"
-            path.write_text(text)
+            repeated = re.sub(r"REPEAT = \d+", f"REPEAT = {change.day}", text)
+            path.write_text(repeated if variant == "python" else f"{text}// day {change.day}\n")
         self._commit(", ".join(f"Change {change.case}" for change in changes))
 
-    def _commit(self, message: str) -> None:
-        """Commit everything, and note how long the present code of each case takes."""
-        self._git("add", "--all")
-        self._git("commit", "--quiet", "--message", message)
-        compiler = FakeToolchain()
-        for case, spec in self._specs.items():
-            if spec.units:
-                code = digest(compiler.compile(spec.units[0]))
-            else:
-                code = digest((self.suite / spec.case.benchmark / "bench.py").read_bytes())
-            self._seconds.setdefault(code, self._now[case])
-            self._case[code] = case
-
-    def play(self, host: str, day: int, stage: str, slowdown: float) -> None:
+    def play(self, host: str, day: int, slowdown: float, stage: str) -> None:
         """Write the script of a host's GPU for a night; noise differs in each stage."""
-        script = {
-            "model": self._hosts[host],
-            "uuid": f"FAKE-{host}",
-            "seed": int(digest(f"{self._seed}/{host}/{day}/{stage}".encode())[:8], 16),
-            "cases": {
-                code: {"seconds": seconds * slowdown, "within": WITHIN, "between": BETWEEN}
-                for code, seconds in self._seconds.items()
-            },
-        }
-        (self.folder / host / "gpu0.json").write_text(json.dumps(script))
-
-    def _write(self, name: str, text: str) -> None:
-        path = self.suite / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def _git(self, *words: str) -> None:
-        who = ("-c", "user.name=A Person", "-c", "user.email=person@example.org")
-        subprocess.run(["git", "-C", self.suite.parent, *who, *words], check=True, capture_output=True)
-
-
-@contextlib.contextmanager
-def webhook() -> Iterator[tuple[str, list[Mapping[str, str]]]]:
-    """Yield the address of a web server on loopback, and the messages that it gets."""
-    posts: list[Mapping[str, str]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"json://127.0.0.1:{server.server_port}", posts
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        gpu = {"model": self._hosts[host], "uuid": f"FAKE-{host}"}
+        script = self.folder / host / "gpu0.json"
+        self._play(script, f"{self._seed}/{host}/{day}/{stage}", lambda _: slowdown, **gpu)
 
 
 @dataclass(frozen=True)
@@ -354,23 +206,17 @@ def planned(days: int = DAYS) -> Plan:
                 "a silent host",
                 (Report(silent.start, "new", "host beta", 2), Report(silent.stop, "Resolved", "host beta")),
             ),
-            Planted(
-                "a disturbed night, excluded",
-                (Report(disturbed, "new", "environment.*FAKE-alpha"),),
-            ),
+            Planted("a disturbed night, excluded", (Report(disturbed, "new", "environment.*FAKE-alpha"),)),
             Planted(
                 "a lost GPU",
-                (
-                    Report(lost.start, "new", "missing, FAKE-alpha"),
-                    Report(lost.stop, "Resolved", "FAKE-alpha"),
-                ),
+                (Report(lost.start, "new", "missing, FAKE-alpha"), Report(lost.stop, "Resolved", "FAKE-alpha")),
             ),
             Planted("a late step", (Report(late, "new", "b1/v1"),), (Change(late, "b1/v1", 1.08),)),
         ),
     )
 
 
-def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, str]]) -> Iterator[Received]:
+def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, Any]]) -> Iterator[Received]:
     """Live the days: both hosts run a night on each, unless the plan prevents it; yield what arrives."""
     lost = world.folder / "alpha" / "gpu0.json.lost"
     with worker_servers() as servers, patch.dict(os.environ, {"TEAM_URL": address}):
@@ -389,12 +235,13 @@ def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, st
                 slowdown = 1.3 if (host, day) == ("alpha", plan.disturbed) else 1.0
                 before = len(posts)
                 with at_home(host, FIRST_DAY + timedelta(days=day, hours=number)):
-                    world.play(host, day, "measuring", slowdown)
-                    night = nightly(world.request(host), Stages(world, host, day, slowdown), servers, never)
+                    play = partial(world.play, host, day, slowdown)
+                    play("measuring")
+                    night = nightly(world.request(host), Stages(play), servers, never)
                     if slowdown != 1.0:
                         exclude_run(world.database, night.run)
                 for post in posts[before:]:
-                    yield from parts_of(post["message"], day)
+                    yield from parts_of(post["body"]["message"], day)
 
 
 @contextlib.contextmanager
@@ -425,24 +272,6 @@ def accept(database: Path) -> None:
             set_state(store, finding.id, FindingState.ACCEPTED, reason="it is here to stay")
 
 
-class Stages:
-    """A ``Progress`` that gives confirmations noise of their own, because to measure again is to draw again."""
-
-    def __init__(self, world: World, host: str, day: int, slowdown: float) -> None:
-        self._again = lambda stage: world.play(host, day, stage, slowdown)
-
-    def begin(self, stage: str, total: int) -> None:
-        """Write the script of the confirmation, if anything is measured again."""
-        if stage == "confirming" and total:
-            self._again(stage)
-
-    def step(self, what: str) -> None:
-        """Ignore the step."""
-
-    def report(self, line: str, **facts: object) -> None:
-        """Ignore the message."""
-
-
 def exclude_run(database: Path, run: int) -> None:
     """Exclude a run, as a user would who knows what disturbed it."""
     with Store.open(database) as store:
@@ -467,14 +296,14 @@ def check(plan: Plan, received: Sequence[Received]) -> list[Claim]:
 
 def main() -> int:
     """Live the days, print what arrives, and check the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--days", type=int, default=DAYS, help=f"how many days, at least {LEAST}")
-    parser.add_argument("--seed", type=int, default=1, help="of all noise")
-    parser.add_argument("--folder", type=Path, help="keep everything in this folder")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--days", DAYS, f"how many days; at least {LEAST}"),
+        ("--seed", 1, "of all noise"),
+        ("--folder", Path, "keep everything in this folder"),
+    )
     if options.days < LEAST:
-        parser.error(f"in fewer than {LEAST} days the planted events would overlap")
+        sys.exit(f"in fewer than {LEAST} days the planted events would overlap")
     plan, received = planned(options.days), []
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))

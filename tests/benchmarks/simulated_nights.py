@@ -6,15 +6,14 @@ a slow drift of many small commits; a spike of one night; a slower driver; and a
 script accepts what stays, as a user would. Commits are real, and binaries are built from them: a suspect is measured
 again with the old binary and the new one, each at its own speed. After the last night the page is built. Needs no GPU.
 
-    python tests/benchmarks/simulated_nights.py [--nights 365] [--seed 1] [--profile 10,300] [--json simulated.json]
+    python tests/benchmarks/simulated_nights.py [--nights 365] [--seed 1] [--json simulated.json]
 """
 
-import argparse
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +24,7 @@ from simulated.pages import Built
 from simulated.planted import Plan
 from simulated.workplace import Workplace
 from simulated.year import LEAST, NIGHTS, a_year
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.model import Finding
 from perfsvc.store import Store
@@ -35,13 +34,20 @@ LIMIT_S = 900.0
 
 def main() -> int:
     """Simulate the year, print its costs and findings, and check the claims."""
-    options = parse_options()
+    options = parsed(
+        __doc__,
+        ("--nights", NIGHTS, f"how many nights, at least {LEAST}; fewer put everything closer together"),
+        ("--seed", 1, "of all noise"),
+        ("--folder", Path, "keep everything in this folder"),
+    )
+    if options.nights < LEAST:
+        sys.exit(f"in fewer than {LEAST} nights the planted changes would overlap")
     plan = a_year(options.nights)
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ |= {"PERFSVC_CACHE": str(folder / "cache"), "PERFSVC_LOCKS": str(folder / "locks")}
         workplace = Workplace(folder, plan, options.seed)
-        lived = watch(workplace, [int(night) for night in filter(None, options.profile.split(","))])
+        lived = watch(workplace)
         with Store.open(workplace.database) as store:
             built = pages.build(store, folder / "site", plan.nights)
             outcomes, unplanted = found.read(store, plan)
@@ -54,29 +60,10 @@ def main() -> int:
     return finish(claims, options.json, nights=[asdict(night) for night in lived], page=asdict(built))
 
 
-def parse_options() -> argparse.Namespace:
-    """Return the options of the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--nights",
-        type=int,
-        default=NIGHTS,
-        help=f"how many nights, at least {LEAST}; fewer put everything closer together",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of all noise")
-    parser.add_argument("--profile", default="", help="print the profile of these nights")
-    parser.add_argument("--folder", type=Path, help="keep everything in this folder")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
-    if options.nights < LEAST:
-        parser.error(f"in fewer than {LEAST} nights the planted changes would overlap")
-    return options
-
-
-def watch(workplace: Workplace, profiled: Collection[int]) -> list[Lived]:
+def watch(workplace: Workplace) -> list[Lived]:
     """Simulate all nights, and print every tenth."""
     lived: list[Lived] = []
-    for night in live(workplace, profiled):
+    for night in live(workplace):
         lived.append(night)
         if night.night in {1, workplace.plan.nights} or night.night % 10 == 0:
             print(
@@ -129,16 +116,16 @@ def growth_of(plan: Plan, lived: Sequence[Lived]) -> list[list[str]]:
     """Return the rows of the table of the database's growth and the nights' times."""
     return [
         [
-            str(tenth.last),
-            f"{tenth.bytes_after / 1e6:.1f} MB",
-            f"{tenth.bytes_a_night:,.0f} B",
-            f"{tenth.bytes_a_night / plan.measurements:.0f} B",
-            str(tenth.suspects),
-            f"{tenth.wall_s:.2f} s",
-            f"{tenth.cpu_s:.2f} s",
-            f"{tenth.around_s:.3f} s",
+            str(mean.night),
+            f"{mean.bytes / 1e6:.1f} MB",
+            f"{grown:,.0f} B",
+            f"{grown / plan.measurements:.0f} B",
+            str(mean.suspects),
+            f"{mean.wall_s:.2f} s",
+            f"{mean.cpu_s:.2f} s",
+            f"{mean.around_s:.3f} s",
         ]
-        for tenth in tenths(lived)
+        for mean, grown in tenths(lived)
     ]
 
 

@@ -15,11 +15,9 @@ parts are the commands of ``commands`` and ``judge``, so that a long measurement
 parts ``prune`` and ``prune-next`` run only if ``--only`` names them, and only once, because they remove samples.
 """
 
-import argparse
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +30,7 @@ from statistics import median
 
 from simulated import grown, many
 from sqlalchemy import delete, select
-from workbench import table
+from workbench import finish, parsed, table, timed
 
 from perfsvc.model import Case, DeviceInfo, Provenance, RunState
 from perfsvc.service.compare.compare import judge_run
@@ -86,18 +84,25 @@ class Cost:
 def cost(arguments: Sequence[str], folder: Path, program: str = IN_PROCESS) -> Cost:
     """Run a command and return what it took; the output is thrown away."""
     with tempfile.NamedTemporaryFile() as note, (folder / "output.txt").open("w") as output:
-        began = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-c", program, note.name, *arguments], stdout=output, stderr=output)
-        _, status, used = os.wait4(process.pid, 0)
-        wall_s = time.perf_counter() - began
-        peak = int(note.read() or 0) * 1024
-    code = process.returncode = os.waitstatus_to_exitcode(status)
-    return Cost(arguments[0], wall_s, used.ru_utime + used.ru_stime, peak, code)
+        command = [sys.executable, "-c", program, note.name, *arguments]
+        code, wall_s, cpu_s = timed(command, stdout=output, stderr=output)
+        return Cost(arguments[0], wall_s, cpu_s, int(note.read() or 0) * 1024, code)
 
 
 def main() -> int:
     """Fill the database, time the commands, and print a table."""
-    options = parse_options()
+    options = parsed(
+        __doc__,
+        ("folder", Path, "keeps the suite and the database"),
+        ("--cases", 1000),
+        ("--nights", 200),
+        ("--replicas", 3),
+        ("--spread-cases", 10_000, "the cases that several GPUs share"),
+        ("--db", "", "an empty database on PostgreSQL, by its URL"),
+        ("--only", "", "time only these, separated by commas"),
+        ("--limit", math.inf, "the most seconds for copying nights"),
+        ("--repeat", 1, "run each command so often, and keep the quickest"),
+    )
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed perfsvc is compiled
@@ -122,29 +127,9 @@ def main() -> int:
             costs.append(replace(min(repeated, key=lambda each: each.cpu_s), command=name))
             print(costs[-1], flush=True)
     judged = [] if options.only and "judge" not in wanted else list(judging(database, nights))
-    inside = dict(judged)
     print(table(COLUMNS, [cells(each) for each in costs]))
     print(table(("in one process", "wall time"), [(name, f"{seconds * 1e3:.0f} ms") for name, seconds in judged]))
-    if options.json:
-        results = {"nights": nights, "commands": [asdict(each) for each in costs], "inside_s": inside}
-        options.json.write_text(json.dumps(results, indent=2))
-    return 0
-
-
-def parse_options() -> argparse.Namespace:
-    """Return the options of the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="keeps the suite and the database")
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--nights", type=int, default=200)
-    parser.add_argument("--replicas", type=int, default=3)
-    parser.add_argument("--spread-cases", type=int, default=10_000, help="the cases that several GPUs share")
-    parser.add_argument("--db", default="", help="an empty database on PostgreSQL, by its URL")
-    parser.add_argument("--only", default="", help="time only these, separated by commas")
-    parser.add_argument("--limit", type=float, default=math.inf, help="the most seconds for copying nights")
-    parser.add_argument("--repeat", type=int, default=1, help="run each command so often, and keep the quickest")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
+    return finish([], options.json, nights=nights, commands=[asdict(each) for each in costs], inside_s=dict(judged))
 
 
 def commands(folder: Path, database: str) -> dict[str, list[str]]:
@@ -208,12 +193,12 @@ def judging(database: str, nights: int) -> Iterator[tuple[str, float]]:
     """Yield the names and the seconds of what a night does with the history, early and late in it, and of writing."""
     with Store.open(database) as store:
         for run in sorted({min(100, nights), nights}):
-            yield f"judging night {run}", timed(lambda run=run: judge_run(store, run, threshold=None))
-            yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run, threshold=None))
+            yield f"judging night {run}", seconds_of(lambda run=run: judge_run(store, run, threshold=None))
+            yield f"suspects of night {run}", seconds_of(lambda run=run: suspects_of(store, run, threshold=None))
         yield "judging a night with a new case", judging_a_new_case(store, nights)
-        histories = [timed(lambda: store.series.case_history("b0/v1[n=64]")) for _ in range(20)]
+        histories = [seconds_of(lambda: store.series.case_history("b0/v1[n=64]")) for _ in range(20)]
         yield "history of a case", median(histories)
-        yield "the runs to compare with", timed(lambda: store.runs.newest(1))
+        yield "the runs to compare with", seconds_of(lambda: store.runs.newest(1))
         for of in (" of new cases", ""):  # a night stores cases anew only if the suite has new ones
             yield f"storing {ENTRIES_A_COMMIT} measurements{of}, in one commit", writing(store, nights)
 
@@ -229,7 +214,7 @@ def judging_a_new_case(store: Store, run: int) -> float:
         for entry in many.entries_of([Case(f"new in run {run}", "v1")])
     ]
     store.measurements.put(run, entries)
-    seconds = timed(lambda: judge_run(store, run, threshold=None))
+    seconds = seconds_of(lambda: judge_run(store, run, threshold=None))
     with store.database.writing() as connection:
         new = select(Cases.id).where(Cases.benchmark == f"new in run {run}")
         connection.execute(delete(Measurements).where(Measurements.case_id.in_(new)))
@@ -251,7 +236,7 @@ def writing(store: Store, nights: int) -> float:
     return seconds / COMMITS
 
 
-def timed(work: Callable[[], object]) -> float:
+def seconds_of(work: Callable[[], object]) -> float:
     """Return the wall time of the second of two calls: the first fills the caches of the file system."""
     work()
     began = time.perf_counter()

@@ -9,10 +9,9 @@ noise of single cases is small against that. The rule is that of perfsvc (``perf
 
 import argparse
 import sys
-from pathlib import Path
 
 import numpy as np
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, table
 
 from perfsvc.judge import SIBLING_NIGHTS, is_as_fast_as_siblings, is_slower_than_siblings, sibling_threshold
 
@@ -44,12 +43,12 @@ def simulate(options: argparse.Namespace, gpus: int, lag: float, spread: float) 
 
 def main() -> int:
     """Simulate, print a row for each kind of fleet, and check the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nights", type=int, default=90, help="how many nights each fleet lives")
-    parser.add_argument("--fleets", type=int, default=4000, help="how many fleets of each kind")
-    parser.add_argument("--seed", type=int, default=11, help="of all noise")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(
+        __doc__,
+        ("--nights", 90, "how many nights each fleet lives"),
+        ("--fleets", 4000, "how many fleets of each kind"),
+        ("--seed", 11, "of all noise"),
+    )
     kinds = [(gpus, lag, SPREAD) for gpus in (2, 4, 8) for lag in (1.0, 1.03, 1.05, 1.08)]
     kinds += [(8, lag, spread) for spread in (0.005, 0.015) for lag in (1.0, 1.05)]
     results = [(kind, simulate(options, *kind)) for kind in kinds]

@@ -15,29 +15,32 @@ On the CPU device the load is a busy process per core, and its threshold needs a
 ``--budget`` are skipped, and their claims fail.
 """
 
-import argparse
 import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from workbench import SUITE, Claim, finish, table
+from workbench import SUITE, Claim, Prepared, finish, parsed, perfsvc, power_hungry, table
 
-from perfsvc.device.find import find
+from perfsvc.device.find import find, open_device
 from perfsvc.store import Store
 
 NIGHTS = Path(__file__).parent / "nights"
 KEEP_BUSY = "while True: pass"
 AT_WORK = "at work"
+QUEUED = 8  # about 1.5 ms
+PERIOD_S = 0.2
 OPTIONS = ("--confirm", "--seconds", "0.4", "--limit", "6", "--format", "json")
 """Limits so that a case slowed by a load is not sampled for seconds, and a refused case does not wait for long."""
 FURNACE = "matmul_bf16"
@@ -157,7 +160,9 @@ class Seen:
         clock = f"{self.clock_hz / 1e9:.3f}" if self.clock_hz else "-"
         load = "in the suite" if self.night.hot else f"{self.night.duty:.0%}" if self.night.duty else "-"
         refused = sum(series.ratio is None for series in self.moved)
-        causes = [f"{count} {cause}" for cause, count in counted(series.cause for series in self.regressed).items()]
+        causes = [
+            f"{count} {cause}" for cause, count in Counter(str(series.cause) for series in self.regressed).items()
+        ]
         changed = self.night.slowed or "-"
         return [
             *(self.night.name, changed, load, f"{self.wall_s:.1f}", str(self.code), clock, str(self.rejected)),
@@ -168,17 +173,18 @@ class Seen:
 COLUMNS = ("night", "slowed", "load", "s", "exit", "GHz", "rejected", "refused", "slower, by cause", "blamed")
 
 
-def counted(words: Iterator[str | None]) -> dict[str, int]:
-    """Return how often each word occurs."""
-    found: dict[str, int] = {}
-    for word in words:
-        found[str(word)] = found.get(str(word), 0) + 1
-    return found
-
-
 def main() -> int:
     """Run all nights and print the results."""
-    options = arguments()
+    options = parsed(
+        __doc__,
+        ("--device", "cuda:0", "one device"),
+        ("--slow", 2, "per cent of more work of a slowed variant"),
+        ("--nights", len(PLAN), "run only the first nights"),
+        ("--budget", 240.0, "seconds for all nights"),
+        ("--duty", 0.0, "only multiply matrices for a share of the time, until standard input ends"),
+    )
+    if options.duty:
+        return compete(options.device, options.duty)
     (device,) = find([options.device])
     print(f"{device.model}, driver {device.driver}", flush=True)
     seen: list[Seen] = []
@@ -194,7 +200,6 @@ def main() -> int:
                 seen.append(theatre.play(night))
             except RuntimeError as error:
                 problems.append(f"{night.name}: {error}")
-                print(f"PROBLEM  {problems[-1]}", flush=True)
                 continue
             print(f"{night.name}: {', '.join(map(str, seen[-1].moved)) or 'nothing moved'}", flush=True)
     print("\n" + table(COLUMNS, [result.row() for result in seen]) + "\n")
@@ -211,19 +216,6 @@ def main() -> int:
         problems=problems,
         nights=list(map(asdict, seen)),
     )
-
-
-def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda:0", help="one device (default: cuda:0)")
-    parser.add_argument(
-        "--slow", type=int, default=2, metavar="PERCENT", help="more work of a slowed variant (default: 2)"
-    )
-    parser.add_argument("--nights", type=int, default=len(PLAN), help="run only the first nights (default: all)")
-    parser.add_argument("--budget", type=float, default=240.0, metavar="SECONDS", help="for all nights (default: 240)")
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    return parser.parse_args()
 
 
 def claims(seen: Sequence[Seen]) -> list[Claim]:
@@ -263,6 +255,24 @@ def claim(what: str, seen: Sequence[Seen], nights: int, wrong: Sequence[int]) ->
     return Claim(what, sum(wrong) if len(seen) == nights else None, 0)
 
 
+def compete(spec: str, duty: float) -> int:
+    """Queue matrix products for a share of the time until standard input ends, without a lock, like another's job."""
+    load = power_hungry(spec)
+    with (
+        contextlib.closing(open_device(load.device.spec, load.helper_kernels)) as device,
+        Prepared(device, load.tasks[0]) as queue,
+    ):
+        print(AT_WORK, flush=True)
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            began = time.monotonic()
+            while time.monotonic() - began < duty * PERIOD_S:
+                for _ in range(QUEUED):
+                    queue()
+                device.synchronize()
+            time.sleep(max(0.0, began + PERIOD_S - time.monotonic()))
+    return 0
+
+
 class Theatre:
     """A folder with the suite and a database, in which nights run one after the other."""
 
@@ -282,16 +292,7 @@ class Theatre:
         chosen = ("--select", "*") if night.hot else ("--exclude", FURNACE)
         command = ["run", "--device", self._device, "--suite", str(self._suite), *chosen, *OPTIONS]
         with self._load(night.duty) if night.duty else contextlib.nullcontext():
-            done = subprocess.run(
-                [sys.executable, "-m", "perfsvc", *command],
-                cwd=self._folder,
-                env=os.environ | options | {"PERFSVC_DB": str(self._database)},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-        if not done.stdout:
-            raise RuntimeError(f"perfsvc {' '.join(command)} ended with {done.returncode} and no results")
+            done = perfsvc(self._folder, *command, codes=range(5), PERFSVC_DB=str(self._database), **options)
         return self._seen(night, done.returncode, time.monotonic() - began, json.loads(done.stdout))
 
     @property
@@ -301,7 +302,7 @@ class Theatre:
     @contextlib.contextmanager
     def _load(self, duty: float) -> Iterator[None]:
         """Run a load while the block lasts: on the GPU, or on all cores of the host; none with a fake device."""
-        script = [str(Path(__file__).with_name("competing_load.py")), "--device", self._device, "--duty", str(duty)]
+        script = [__file__, "--device", self._device, "--duty", str(duty)]
         gpu, cores = self._kind == "cuda", len(os.sched_getaffinity(0))
         commands = [script] if gpu else [["-c", KEEP_BUSY]] * (cores if self._kind == "cpu" else 0)
         pipe = subprocess.PIPE

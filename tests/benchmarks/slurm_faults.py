@@ -10,7 +10,6 @@ exactly once, with a result or with the reason why there is none; after Ctrl-C a
 hour, of which five minutes are the silence of the agent that hangs.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -25,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from workbench import Claim, finish, table
+from workbench import Claim, finish, parsed, processes_with, table
 
 SUITE = Path(__file__).parents[1] / "e2e" / "suites" / "sleeps" / "sleeps"
 CASES = 24
@@ -76,9 +75,7 @@ constraint = "fast"
 
 def main() -> int:
     """Run with each fault."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    options = parser.parse_args()
+    options = parsed(__doc__)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
     with tempfile.TemporaryDirectory(prefix="perfsvc-slurm-") as folder, slurm(Path(folder)) as cluster:
         faults: Mapping[str, tuple[str, Callable[[subprocess.Popen[str]], object]]] = {
@@ -101,10 +98,7 @@ def main() -> int:
             rows.append([name, str(code), str(cases["ok"]), str(cases["failed"]), states])
             print(rows[-1], flush=True)
         print(f"\n{table(('fault', 'exit code', 'ok', 'failed', 'jobs'), rows)}\n")
-    claims = [
-        Claim("cases stored twice, or not at all", bad, 0),
-        Claim("jobs and folders left behind", left, 0),
-    ]
+    claims = [Claim("cases stored twice, or not at all", bad, 0), Claim("jobs and folders left behind", left, 0)]
     return finish(claims, options.json, rows=rows)
 
 
@@ -122,7 +116,7 @@ class Slurm:
         """End everything of a node at once, as if it had lost its power; start it again when Slurm has noticed."""
         jobs = _lines("squeue", "--noheader", f"--nodelist={name}", "--states=R", "--format=%i")
         pids = [int((self.folder / f"{name}.pid").read_text())]
-        for path in self._processes():
+        for path in processes_with("SLURM_CONF", f"{self.folder}/slurm.conf"):
             with contextlib.suppress(OSError):
                 command = (path / "cmdline").read_bytes()
                 if any(command.startswith(f"slurmstepd: [{job}.".encode()) for job in jobs):
@@ -146,21 +140,10 @@ class Slurm:
         for pid in self._of_job(job):
             os.kill(pid, signal.SIGSTOP)
 
-    def _processes(self) -> Iterator[Path]:
-        """Yield the processes of this cluster, and not of another one on this machine."""
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if f"SLURM_CONF={self.folder}/slurm.conf\0".encode() in (path / "environ").read_bytes():
-                    yield path
-
     def _of_job(self, job: str) -> list[int]:
         """Return the processes of a job, without the one that Slurm starts for it."""
-        pids = []
-        for path in self._processes():
-            with contextlib.suppress(OSError):
-                if f"SLURM_JOB_ID={job}\0".encode() in (path / "environ").read_bytes():
-                    pids.append(int(path.name))
-        return pids
+        ours = processes_with("SLURM_CONF", f"{self.folder}/slurm.conf")
+        return [int(path.name) for path in processes_with("SLURM_JOB_ID", job) if path in ours]
 
     def jobs(self) -> dict[str, str]:
         """Return the states of all jobs."""

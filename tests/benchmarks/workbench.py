@@ -5,12 +5,17 @@ import contextlib
 import itertools
 import json
 import math
+import os
+import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,11 +77,11 @@ def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] =
     ours = helper_kernels.unit(info.kind)
     units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
     built = build.compile_all(units, toolchain, Cache())
-    tasks = tuple(_task(info, spec, [_code(built[unit]) for unit in spec.units], sampling) for spec in specs)
-    return Ready(info, tasks, _code(built[ours]) if ours else b"")
+    tasks = tuple(_task(info, spec, [code_of(built[unit]) for unit in spec.units], sampling) for spec in specs)
+    return Ready(info, tasks, code_of(built[ours]) if ours else b"")
 
 
-def _code(built: Binary | Exception) -> bytes:
+def code_of(built: Binary | Exception) -> bytes:
     if isinstance(built, Exception):
         raise built
     return built.code
@@ -124,7 +129,122 @@ class Prepared:
         self._memory.__exit__(*ended)  # type: ignore[arg-type]
 
 
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def perfsvc(
+    folder: Path, *words: str, codes: Collection[int] = (0, 1, 3), **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of perfsvc in a folder.
+
+    Raises:
+        RuntimeError: it ended with an exit code that is not in ``codes``.
+    """
+    command = [sys.executable, "-m", "perfsvc", *words]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in codes:
+        why = (done.stderr or done.stdout)[-2000:]
+        raise RuntimeError(f"perfsvc {' '.join(words)} ended with {done.returncode}: {why}")
+    return done
+
+
+def timed(command: Sequence[str], **more: Any) -> tuple[int, float, float]:
+    """Run a command; return its exit code, its wall seconds, and the processor seconds of all its processes."""
+    began = time.perf_counter()
+    process = subprocess.Popen(command, **more)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, time.perf_counter() - began, used.ru_utime + used.ru_stime
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git in a folder, as an author of its own; return what it printed."""
+    author = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(folder), *author, *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def commit(folder: Path, message: str, what: str = "-A") -> None:
+    """Commit everything in a folder, or ``what``; the folder becomes a repository at its first commit."""
+    if not (folder / ".git").exists():
+        git(folder, "init", "-q", "-b", "main")
+        (folder / ".gitignore").write_text("__pycache__/\n")
+    git(folder, "add", what)
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+
+
+def processes_with(variable: str, value: str) -> list[Path]:
+    """Return the folders in /proc of the processes with this in their environment, without those that have ended."""
+    mark, found = f"{variable}={value}\0".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ended = ") Z " in (process / "stat").read_text()
+            found += [process] if mark in (process / "environ").read_bytes() and not ended else []
+    return found
+
+
+@contextlib.contextmanager
+def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the address of a receiver on loopback, and the messages that it got: path, headers and body of each."""
+    posts: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            posts.append({"path": self.path, "headers": dict(self.headers), "body": body})
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        try:
+            yield f"json://127.0.0.1:{server.server_port}", posts
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+@contextlib.contextmanager
+def browser_tab(width: int = 1600) -> Iterator[Any]:
+    """Yield a tab of headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield browser.new_page(viewport={"width": width, "height": 900})
+        browser.close()
+
+
+@dataclass
+class Silent:
+    """A ``Progress`` that keeps its messages, and prints them if asked."""
+
+    prints: bool = False
+    messages: list[str] = field(default_factory=list)
+
+    def begin(self, stage: str, total: int) -> None:
+        """Ignore the stage."""
+
+    def step(self, what: str) -> None:
+        """Ignore the step."""
+
+    def report(self, line: str, **facts: object) -> None:
+        """Keep the message."""
+        self.messages.append(line)
+        if self.prints:
+            print(line, flush=True)
+
+
 # --- whole runs ------------------------------------------------------------------------------------------------------
+
+Key = tuple[str, str, str]
+"""A case, its cache state and a device's UUID."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +267,16 @@ class Ran:
         rows = zip(*(self.columns[name] for name in names), strict=True)
         return [f"{case}: {status}: {reason}" for case, status, reason in rows if status in {"failed", "wrong"}]
 
+    @property
+    def medians(self) -> dict[Key, list[list[float]]]:
+        """The medians of the replicas of each case that was measured on one device."""
+        found: dict[Key, list[list[float]]] = {}
+        names = ("case", "cache", "device", "median_s")
+        for case, cache, device, median_s in zip(*(self.columns[name] for name in names), strict=True):
+            if median_s is not None and "+" not in device:
+                found.setdefault((case, cache, device), []).append([median_s])
+        return found
+
 
 def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str, database: Path | None = None) -> Ran:
     """Run ``perfsvc run`` in a process of its own, with a new database in a folder, or with the database given.
@@ -158,12 +288,8 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str, da
     named = [word for device in devices for word in ("--device", device)]
     command = ["run", *named, "--suite", str(suite_folder), "--db", str(database), "--format", "json", *more]
     began = datetime.now(UTC)
-    done = subprocess.run([sys.executable, "-m", "perfsvc", *command], capture_output=True, text=True, check=False)
+    perfsvc(Path.cwd(), *command, codes=(0, CASES_FAILED))
     ended = datetime.now(UTC)
-    if done.returncode not in {0, CASES_FAILED}:
-        raise RuntimeError(
-            f"perfsvc {' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-1000:]}"
-        )
     with Store.open(str(database)) as store:
         newest = store.runs.newest()
         return Ran(began, ended, store.measurements.columns([newest.id] if newest else []))
@@ -222,9 +348,11 @@ def spread_of(medians_s: Sequence[float], tick_s: float) -> float:
     return max(statistics.stdev(medians_s), tick_s / math.sqrt(12)) / centre
 
 
-def geometric_mean(values: Iterable[float]) -> float:
-    """Return the geometric mean of ratios."""
-    return statistics.geometric_mean(values)
+def median_us(device: Any, sample: Callable[[], None], samples: int = 25) -> float:
+    """Return the median microseconds of samples on a GPU, each after an eviction; the first two do not count."""
+    nbytes = 2 * device.info.l2_bytes
+    batch = device.batch(sample, samples, clock="device", evict_bytes=nbytes, blocked=True)
+    return 1e6 * statistics.median(batch.samples_s[2:])
 
 
 # --- stored processes ------------------------------------------------------------------------------------------------
@@ -240,15 +368,36 @@ def judge_processes(
         claims_of: returns its claims, from the processes' times in seconds by kernel and work, shape (processes,
             samples), the number of comparisons for each rate, and the seed.
     """
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=1000, help="comparisons for each rate")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    arguments = parser.parse_args()
+    arguments = parsed(description, ("--draws", 1000, "comparisons for each rate"), ("--seed", 1))
     with np.load(PROCESSES) as stored:
         processes = {key: stored[key] * TICK_S for key in stored.files}
     claims = claims_of(processes, arguments.draws, arguments.seed)
     return finish(claims, arguments.json, draws=arguments.draws, seed=arguments.seed)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def parsed(description: str | None, *options: tuple[Any, ...]) -> argparse.Namespace:
+    """Return the options of a script; each has ``--json``, a file for the results.
+
+    Args:
+        description: the docstring of the script.
+        options: for each option its name, what it may be, and its help. What it may be is its default value, or its
+            type if there is no default, or further arguments of ``add_argument``; False is a flag.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value, *text in (*options, ("--json", Path, "write the results to this file")):
+        how = {"default": value, "type": type(value)}
+        if value is False:
+            how = {"action": "store_true"}
+        elif isinstance(value, dict):
+            how = value
+        elif isinstance(value, type):
+            how = {"type": value}
+        shown = [f"(default: {value})"] if "default" in how and value != "" else []
+        parser.add_argument(name, help=" ".join([*text, *shown]) or None, **how)
+    return parser.parse_args()
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -285,11 +434,16 @@ def _aligned(words: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([first[0].ljust(first[1]), *(word.rjust(width) for word, width in others)]).rstrip()
 
 
-def finish(claims: Sequence[Claim], path: Path | None, **found: Any) -> int:
-    """Print the claims, write them and the results as JSON, and return the exit status: 0 if all claims hold."""
-    print("\n".join(map(str, claims)), flush=True)
+def finish(claims: Sequence[Claim], path: Path | None, *, problems: Sequence[str] = (), **found: Any) -> int:
+    """Print the problems and the claims, write them and the results as JSON, and return the exit status.
+
+    It is 0 if all claims hold.
+    """
+    print("\n".join(["", *(f"PROBLEM  {problem}" for problem in problems), *map(str, claims)]), flush=True)
     if path:
         judged = [asdict(claim) | {"holds": claim.holds} for claim in claims]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"claims": judged, **found}, indent=1, default=str) + "\n")
+        path.write_text(
+            json.dumps({"claims": judged, "problems": list(problems), **found}, indent=1, default=str) + "\n"
+        )
     return 0 if all(claim.holds for claim in claims) else 1

@@ -7,10 +7,8 @@ import lzma
 import math
 import random
 import runpy
-import shutil
 import subprocess
 import sys
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,14 +16,13 @@ import numpy as np
 import pytest
 
 from perfsvc import suite
-from perfsvc.device.cpu import CpuDevice
-from perfsvc.errors import MissingPackageError
-from perfsvc.model import Array, Buffer, ReasonKind, Role
+from perfsvc.model import ReasonKind
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read
 
-BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 H100 = Path(__file__).parents[1] / "data" / "ncu" / "pairs"
+SHARED = {"workbench", "hostile", "ray_nodes"}
 
 
 @pytest.fixture
@@ -35,92 +32,56 @@ def script(monkeypatch):
     return importlib.import_module
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "side_by_side",
-            "host_delay",
-            "pitfalls",
-            "overhead",
-            "gpus",
-            "cluster",
-            "sanitize",
-            "slowdown",
-            "explain_pairs",
-            "profile_session",
-        ),
-        *("competing_load", "searches", "simulated_nights", "killed_commands", "eviction", "places", "same_code"),
-        *("hostile_results", "import_speed", "comparison_page", "page_speed", "server_load", "slurm_faults"),
-    ],
-)
-def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(BENCHMARKS / f"{name}.py"), run_name="__main__")
-    assert ended.value.code == 0
-    assert f"python tests/benchmarks/{name}.py" in capsys.readouterr().out
+def test_help_shows_how_each_script_is_used(script, monkeypatch, capsys):
+    scripts = [path for path in sorted(BENCHMARKS.glob("*.py")) if path.stem not in SHARED]
+    wrong = []
+    for path in scripts:
+        monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(path), run_name="__main__")
+        if ended.value.code or f"python tests/benchmarks/{path.name}" not in capsys.readouterr().out:
+            wrong.append(path.name)
+    assert (wrong, len(scripts) > 30) == ([], True)
 
 
-# --- real series -----------------------------------------------------------------------------------------------------
-
-
-def test_the_detector_raises_only_relevant_alerts_on_the_real_series_and_all_are_drawn(script, monkeypatch, tmp_path):
-    sheet, results = tmp_path / "sheet.png", tmp_path / "found.json"
-    monkeypatch.setattr(sys, "argv", ["real_series.py", "--sheet", str(sheet), "--json", str(results)])
-    assert script("real_series").main() == 0
-    found = json.loads(results.read_text())
-    assert len({row["name"] for row in found["alerts"]}) >= 40
-    assert sheet.read_bytes().startswith(b"\x89PNG")
-
-
-def test_an_alert_is_measured_from_the_end_of_the_plateau_before_it(script):
-    noise = 0.01 * np.random.default_rng(1).standard_normal(160)
-    values = 100 * (1 + noise)
+def test_the_detector_raises_only_relevant_alerts_on_the_real_series(script, monkeypatch, tmp_path):
+    results, sheet, module = tmp_path / "found.json", tmp_path / "sheet.png", script("real_series")
+    monkeypatch.setattr(sys, "argv", ["real_series.py", "--json", str(results)])
+    assert module.main() == 0
+    assert len({row["name"] for row in json.loads(results.read_text())["alerts"]}) >= 40
+    values = 100 * (1 + 0.01 * np.random.default_rng(1).standard_normal(160))
     values[60:70] *= 1.1
     values[120:] *= 1.05
-    plateau, step = script("real_series").watched("1", values)
+    alerts = list(module.watched("1", values))
+    plateau, step = alerts  # the step is measured from the end of the plateau
     assert (plateau.alert.end, plateau.size) == (70, pytest.approx(0.1, abs=0.02))
     assert (step.first, step.size) == (70, pytest.approx(0.05, abs=0.02))
+    module.draw(alerts, {"1": values}, sheet, columns=2, width=2)
+    assert sheet.read_bytes().startswith(b"\x89PNG")
 
 
 # --- statistics and claims -------------------------------------------------------------------------------------------
 
 
-def test_the_step_of_a_clock_is_the_smallest_difference_of_two_times(script):
-    tick_of = script("workbench").tick_of
-    assert tick_of([1.28e-4, 1.28032e-4, 1.28096e-4, 1.28032e-4]) == pytest.approx(32e-9)
-    assert tick_of([1.28e-4, 1.28e-4 + 1e-13]) == 1e-9
-
-
-def test_a_spread_is_no_smaller_than_the_error_of_rounding(script):
-    spread_of = script("workbench").spread_of
-    assert spread_of([1e-4, 1.01e-4, 1.02e-4], tick_s=0.0) == pytest.approx(1 / 101)
-    assert spread_of([1e-5, 1e-5], tick_s=32e-9) == pytest.approx(3.2e-3 / math.sqrt(12))
-
-
-def test_a_claim_without_a_number_does_not_hold(script):
-    claim = script("workbench").Claim
-    assert claim("ratio", 1.15, 1.15).holds
-    assert not claim("ratio", 1.16, 1.15).holds
-    assert not claim("ratio", None, 1.15).holds
-    assert str(claim("medians differ by", 0.123456, 0.5, " %")) == "PASS  medians differ by: 0.1235 % (at most 0.5 %)"
-
-
-def test_claims_are_written_with_the_results_and_decide_the_exit_status(script, tmp_path):
+def test_a_spread_is_no_smaller_than_the_error_of_rounding_to_the_step_of_the_clock(script):
     workbench = script("workbench")
-    path = tmp_path / "made" / "found.json"
-    assert workbench.finish([workbench.Claim("a", 1.0, 2.0)], path, seconds=3.0) == 0
+    assert workbench.tick_of([1.28e-4, 1.28032e-4, 1.28096e-4, 1.28032e-4]) == pytest.approx(32e-9)
+    assert workbench.tick_of([1.28e-4, 1.28e-4 + 1e-13]) == 1e-9
+    assert workbench.spread_of([1e-4, 1.01e-4, 1.02e-4], tick_s=0.0) == pytest.approx(1 / 101)
+    assert workbench.spread_of([1e-5, 1e-5], tick_s=32e-9) == pytest.approx(3.2e-3 / math.sqrt(12))
+
+
+def test_a_claim_above_its_limit_or_without_a_number_decides_the_exit_status(script, tmp_path):
+    workbench = script("workbench")
+    path, claim = tmp_path / "made" / "found.json", workbench.Claim
+    assert str(claim("medians differ by", 0.123456, 0.5, " %")) == "PASS  medians differ by: 0.1235 % (at most 0.5 %)"
+    assert workbench.finish([claim("a", 2.0, 2.0)], path, seconds=3.0) == 0
     assert json.loads(path.read_text()) == {
-        "claims": [{"what": "a", "value": 1.0, "limit": 2.0, "unit": "", "holds": True}],
+        "claims": [{"what": "a", "value": 2.0, "limit": 2.0, "unit": "", "holds": True}],
+        "problems": [],
         "seconds": 3.0,
     }
-    assert workbench.finish([workbench.Claim("a", 1.0, 2.0), workbench.Claim("b", 3.0, 2.0)], None) == 1
-
-
-def test_the_first_column_of_a_table_is_flush_left_and_the_others_flush_right(script):
-    lines = script("workbench").table(("case", "µs"), [["a", "10.5"], ["longer", "9"]]).splitlines()
-    assert lines == ["case      µs", "------  ----", "a       10.5", "longer     9"]
+    assert [workbench.finish([claim("a", 1.0, 2.0), claim("b", value, 2.0)], None) for value in (2.01, None)] == [1, 1]
 
 
 # --- side by side ----------------------------------------------------------------------------------------------------
@@ -142,78 +103,46 @@ def found(script):
     }
 
 
-def test_rows_compare_medians_and_spreads(script, found):
-    long, short = script("side_by_side").compare(found, tick_s=0.0)
+def test_medians_are_compared_with_the_same_eviction_and_place_if_every_process_has_them(script, found):
+    module = script("side_by_side")
+    long, short = rows = module.compare(found, tick_s=0.0)
     assert (long.case, short.case) == ("long", "short")
-    assert long.ratio == pytest.approx(1.02 / 1.01)
+    assert (long.ratio, short.alike_ratio) == (pytest.approx(1.02 / 1.01), pytest.approx(1.02))
     assert long.spread_ratio == pytest.approx((0.01 / 1.02) / (0.02 / 1.01))
-    assert short.alike_ratio == pytest.approx(1.02)
-
-
-def test_claims_compare_medians_with_the_same_eviction_and_place(script, found):
-    side_by_side = script("side_by_side")
-    rows = side_by_side.compare(found, tick_s=32e-9)
-    claims = side_by_side.claims(rows, found)
+    claims = module.claims(rows, found)
     assert [claim.value for claim in claims] == pytest.approx([100 * (1 - 1 / 1.01), 2.0, 0.05])
     assert [claim.holds for claim in claims] == [False, True, True]
-
-
-def test_a_case_without_a_median_from_every_process_is_skipped(script, found):
     del found["NVBench"][1].medians_s["short"]
-    assert [row.case for row in script("side_by_side").compare(found, tick_s=0.0)] == ["long"]
-
-
-def test_without_a_second_process_nothing_is_claimed(script, found):
-    side_by_side = script("side_by_side")
+    assert [row.case for row in module.compare(found, tick_s=0.0)] == ["long"]
     found["NVBench"].clear()
-    assert side_by_side.compare(found, tick_s=0.0) == []
-    assert [claim.value for claim in side_by_side.claims([], found)] == [None] * 3
+    assert module.compare(found, tick_s=0.0) == []
+    assert [claim.value for claim in module.claims([], found)] == [None] * 3
 
 
-def test_a_case_that_nvbench_measured_twice_is_refused(script):
+def test_a_case_that_nvbench_measured_twice_is_refused_and_one_without_a_median_is_named(script):
     sittings = script("nvbench.sittings")
     twice = [{"name": "copy", "states": [{"summaries": []}]}] * 2
     with pytest.raises(sittings.SittingError, match="twice"):
         sittings.read_nvbench({"benchmarks": twice}, 1.0)
-
-
-def test_a_case_without_a_median_of_nvbench_is_named(script):
     once = {"benchmarks": [{"name": "copy", "states": [{"summaries": None}]}]}
-    sitting = script("nvbench.sittings").read_nvbench(once, 1.0)
+    sitting = sittings.read_nvbench(once, 1.0)
     assert (sitting.medians_s, sitting.failed) == ({}, {"copy": "NVBench has no median of it"})
 
 
-# --- a host that stalls ----------------------------------------------------------------------------------------------
+# --- a host that stalls, whole runs ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stalled(script):
-    """A case of 4 µs whose medians behind the blocking kernel differ between conditions."""
+def test_a_median_may_move_by_half_a_percent_or_a_tenth_of_a_microsecond(script):
     module = script("host_delay")
-
-    def make(delayed_s, busy_s):
-        found = module.Found("copy")
-        for host, shift_s in (("quiet", 0.0), ("delayed", delayed_s), ("busy", busy_s)):
-            found.add((host, True), (4e-6 + shift_s,) * 3, kept_ahead=host != "busy")
-        return found
-
-    return make
-
-
-def test_a_short_kernel_may_move_by_a_tenth_of_a_microsecond(stalled):
-    found = stalled(0.09e-6, -0.12e-6)
-    assert found.moved("delayed", blocked=True) == pytest.approx(0.9)
-    assert found.moved("busy", blocked=True) == pytest.approx(1.2)
-    assert found.cells(blocked=True) == [
+    short, long = module.Found("copy"), module.Found("long")
+    for host, seconds in (("quiet", 4e-6), ("delayed", 4.09e-6), ("busy", 3.88e-6)):
+        short.add((host, True), (seconds,) * 3, kept_ahead=host != "busy")
+    for host, seconds in (("quiet", 1e-4), ("busy", 1.004e-4)):
+        long.add((host, True), (seconds,), kept_ahead=True)
+    assert long.moved("busy", blocked=True) == pytest.approx(0.8)
+    assert short.cells(blocked=True) == [
         "copy", "4.000", "1.0225", "+0.090", "0", "PASS", "0.9700", "-0.120", "1", "FAIL"
     ]  # fmt: skip
-
-
-def test_a_long_kernel_may_move_by_half_a_percent(script):
-    found = script("host_delay").Found("copy")
-    found.add(("quiet", True), (1e-4,), kept_ahead=True)
-    found.add(("busy", True), (1.004e-4,), kept_ahead=True)
-    assert found.moved("busy", blocked=True) == pytest.approx(0.8)
 
 
 def test_half_of_the_calls_are_delayed(script, monkeypatch):
@@ -223,16 +152,10 @@ def test_half_of_the_calls_are_delayed(script, monkeypatch):
     late = module.delaying(lambda: queued.append(len(slept)), random.Random(1))
     for _ in range(1000):
         late()
-    assert len(queued) == 1000
-    assert len(slept) == pytest.approx(500, abs=50)
-    assert set(slept) == {1e-3}
+    assert (len(queued), len(slept), set(slept)) == (1000, pytest.approx(500, abs=50), {1e-3})
 
 
-# --- whole runs ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ran(script):
+def test_the_parts_of_a_run_add_up_and_its_medians_are_compared_with_those_of_the_same_gpu_alone(script):
     """A run of 10 s with two cases of 3 s and 2 s that were stored 5 s and 8 s after its start."""
     began = datetime(2026, 11, 21, tzinfo=UTC)
     columns = {
@@ -248,117 +171,48 @@ def ran(script):
         "check_s": [0.25, 0.5],
         "busy_s": [2.0, None],
     }
-    return script("workbench").Ran(began, began + timedelta(seconds=10), columns)
 
+    def ran(seconds=10, **changed):
+        return script("workbench").Ran(began, began + timedelta(seconds=seconds), columns | changed)
 
-def test_a_run_names_the_cases_that_failed(ran):
-    assert ran.failed == ["b: wrong: sum[0] is nan"]
-
-
-def test_the_parts_of_a_run_add_up_to_its_wall_time(script, ran):
-    parts = script("overhead").taken_apart(ran)
-    assert list(parts.values()) == pytest.approx([2.0, 1.5, 0.75, 0.75, 2.0, 1.0, 2.0])
-    assert sum(parts.values()) == pytest.approx(ran.wall_s)
-
-
-def test_medians_are_compared_with_those_of_the_same_gpu_alone(script, ran):
     boards = script("gpus")
-    slower = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"median_s": [1e-4, 4e-4]})
-    elsewhere = script("workbench").Ran(ran.began, ran.ended, ran.columns | {"device": ["GPU-1"] * 2})
-    compared = boards.compared({"first GPU": ran, "second GPU": elsewhere, "both": slower}, "both", 0.03)
-    assert {key: comparison.ratio for key, comparison in compared.items()} == pytest.approx(
+    assert ran().failed == ["b: wrong: sum[0] is nan"]
+    assert list(script("overhead").taken_apart(ran()).values()) == pytest.approx([2.0, 1.5, 0.75, 0.75, 2.0, 1.0, 2.0])
+    runs = {"first GPU": ran(), "second GPU": ran(8, device=["GPU-1"] * 2), "both": ran(median_s=[1e-4, 4e-4])}
+    assert {key: comparison.ratio for key, comparison in boards.compared(runs, "both", 0.03).items()} == pytest.approx(
         {("a", "cold", "GPU-0"): 1.0, ("b", "cold", "GPU-0"): 2.0}
     )
-
-
-def test_two_gpus_are_compared_with_the_faster_gpu_alone(script, ran):
-    Ran = type(ran)  # noqa: N806 - the class itself
-    quicker = Ran(ran.began, ran.began + timedelta(seconds=8), {})
-    both = Ran(ran.began, ran.began + timedelta(seconds=4), {})
-    runs = {"first GPU": ran, "second GPU": quicker, "all, each-model, second night": both}
-    assert script("gpus").ratio(runs) == 0.5
+    runs["all, each-model, second night"] = ran(4)
+    assert boards.ratio(runs) == 0.5, "the faster of both GPUs counts"
     del runs["second GPU"]
-    assert script("gpus").ratio(runs) is None
-
-
-# --- compute-sanitizer -----------------------------------------------------------------------------------------------
-
-
-BUFFERS = [
-    Buffer(Array("a", "float32", (5,)), Role.INPUT),
-    Buffer(Array("out", "uint8", (3,)), Role.OUTPUT),
-    Buffer(Array("partials", "uint8", (4,)), Role.SCRATCH),
-]
-
-
-@pytest.fixture
-def device():
-    device = CpuDevice()
-    yield device
-    device.close()
-
-
-def test_each_buffer_under_the_sanitizer_is_an_allocation_of_just_its_size(script, device, monkeypatch):
-    allocated = {}
-    allocate = device.allocate_untimed
-    monkeypatch.setattr(device, "allocate_untimed", lambda nbytes: allocated.setdefault(nbytes, allocate(nbytes)))
-    with script("sanitize").Bare(device, BUFFERS, poison=True) as memory:
-        assert allocated == {20: memory.address("a"), 3: memory.address("out"), 4: memory.address("partials")}
-
-
-@pytest.mark.parametrize(("poison", "left"), [(True, 255), (False, 7)])
-def test_only_inputs_are_written_for_initcheck(script, device, poison, left):
-    with script("sanitize").Bare(device, BUFFERS, poison=poison) as memory:
-        for buffer in BUFFERS:
-            memory.write(buffer.array.name, np.uint8([7]))
-        memory.reset(lambda name, address: device.upload(address, np.full(5, 9, np.float32)))
-        assert set(memory.read("a")) == {9}
-        assert {*memory.read("out"), *memory.read("partials")} == {left}
-
-
-def test_a_missing_sanitizer_is_an_error(script, monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
-    with pytest.raises(MissingPackageError, match="compute-sanitizer was not found"):
-        script("sanitize").sanitizer()
+    assert boards.ratio(runs) is None
 
 
 # --- explain_pairs.py ------------------------------------------------------------------------------------------------
 
 
-def test_the_pairs_are_cases_of_the_suite_and_cover_all_reasons(script):
-    pairs = script("explain_pairs")
-    cases = {f"{listed.case.benchmark}/{listed.case.variant}" for listed in suite.discover(pairs.SUITE).cases}
-    assert {case for pair in pairs.PAIRS for case in pair.cases} == cases
-    assert len(pairs.PAIRS) >= 24
+def test_the_pairs_are_cases_of_the_suite_and_cover_all_reasons_and_their_lines_are_in_the_sources(script):
+    module = script("explain_pairs")
+    cases = {f"{listed.case.benchmark}/{listed.case.variant}" for listed in suite.discover(module.SUITE).cases}
+    assert {case for pair in module.PAIRS for case in pair.cases} == cases
     # A script has no clocks to lower; a stall that no other reason explains is none that a pair can plant.
     expected = set(ReasonKind) - {ReasonKind.CLOCKS, ReasonKind.STALLS}
-    assert {reason for pair in pairs.PAIRS for reason in pair.reasons} == expected
-    assert [len(pair.reasons) for pair in pairs.PAIRS].count(2) == 2
-    assert [len(pair.reasons) for pair in pairs.PAIRS].count(0) == 2
-
-
-def test_the_expected_line_of_a_pair_is_in_its_sources(script):
-    pairs = script("explain_pairs")
-    for pair in pairs.PAIRS:
-        sources = [file.read_text() for file in (pairs.SUITE / pair.benchmark).glob("*.cu")]
+    assert {reason for pair in module.PAIRS for reason in pair.reasons} == expected
+    assert sorted(len(pair.reasons) for pair in module.PAIRS) == [0] * 2 + [1] * 22 + [2] * 2
+    for pair in module.PAIRS:
+        sources = [file.read_text() for file in (module.SUITE / pair.benchmark).glob("*.cu")]
         assert any((pair.line or "") in source for source in sources), pair
 
 
-def h100_profile(case):
-    """Return the profile of a case in tests/data/ncu/pairs; None if there is none."""
-    report = H100 / f"{case.replace('/', '-')}.ncu-rep.xz"
-    if not report.is_file():
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        unpacked = Path(folder, "launch.ncu-rep")
+def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(script, tmp_path):
+    profiles = {}
+    for report in H100.glob("*.ncu-rep.xz"):
+        unpacked = tmp_path / report.stem
         unpacked.write_bytes(lzma.decompress(report.read_bytes()))
-        return read(unpacked)
-
-
-def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(script):
+        profiles[report.name.removesuffix(".ncu-rep.xz")] = read(unpacked)
     explained = 0
     for pair in script("explain_pairs").PAIRS:
-        before, after = map(h100_profile, pair.cases)
+        before, after = (profiles.get(case.replace("/", "-")) for case in pair.cases)
         if before is None or after is None:
             continue
         slower, faster = explain(before, after), explain(after, before)
@@ -372,13 +226,12 @@ def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(s
 
 
 def test_what_a_killed_command_leaves_is_found(script, tmp_path, monkeypatch):
-    killed_commands = script("killed_commands")
-    monkeypatch.setattr(killed_commands, "ENDING_S", 0.0)
-    place = killed_commands.Place(tmp_path / "place", None)
+    module = script("killed_commands")
+    monkeypatch.setattr(module, "ENDING_S", 0.0)
+    place = module.Place(tmp_path / "place", None)
     place.temporary.mkdir(parents=True)
     (place.folder / "repository").mkdir()
-    place.git("init", "-q")
-    place.git("commit", "-q", "--allow-empty", "-m", "first")
+    script("workbench").commit(place.folder / "repository", "first")
     assert place.left_behind() == []
     (place.temporary / "perfsvc-tmp-1").mkdir()
     (place.folder / "cache").mkdir()
@@ -399,19 +252,15 @@ def test_what_a_killed_command_leaves_is_found(script, tmp_path, monkeypatch):
 
 
 def test_each_fault_of_a_kill_fails_its_claim(script):
-    killed_commands = script("killed_commands")
+    module = script("killed_commands")
     faults = (
-        "exit code 3",
-        "2 measurements are lost",
-        "main: torn",
-        "process 7",
-        "2 worktrees",
-        "file a",
-        "lock b",
-        "2 imported runs",
+        *("exit code 3", "2 measurements are lost", "main: torn", "process 7", "2 worktrees", "file a", "lock b"),
+        *("2 imported runs", "another result", "another run or seed", "0 keys", "3 measured again"),
     )
-    assert all(claim.holds for claim in killed_commands.claims([killed_commands.Kill("run", 0.1, ())]))
-    for number, fault in enumerate(faults):
-        kill = killed_commands.Kill("run", 0.1, (fault,))
-        failed = [at for at, claim in enumerate(killed_commands.claims([kill])) if not claim.holds]
-        assert failed == [number]
+
+    def failed(*faults):
+        kill = module.Kill("run", 0.1, faults)
+        return [number for number, claim in enumerate(module.claims([kill])) if not claim.holds]
+
+    assert failed() == []
+    assert [failed(fault) for fault in faults] == [[number] for number in range(len(faults))]

@@ -62,7 +62,7 @@ def failing(module, plan):
     return of
 
 
-def test_findings_of_exactly_what_was_planted_pass(module, plan, failing):
+def test_findings_of_exactly_what_was_planted_pass_and_a_row_shows_what_is_missing(module, plan, failing):
     found = module("found")
     assert failing(STEP) == set()
     outcomes = found.outcomes(plan, [STEP], IMPROVED)
@@ -70,64 +70,43 @@ def test_findings_of_exactly_what_was_planted_pass(module, plan, failing):
     step, spike, improvement = found.rows_of(plan, outcomes)
     assert step == ["a step", "4", "2", "4 kernel", "4", "2", "0", "0", "8", "resolved", "yes"]
     assert (spike[3], improvement[3]) == ("none", "improved")
+    missing, *_ = found.rows_of(plan, found.outcomes(plan, [], IMPROVED))
+    assert missing[3:] == ["none", "-", "0", "2", "one missing", "-", "-", "NO"]
+    stays, *_ = found.rows_of(plan, found.outcomes(plan, [finding(moved("b0/v0", 8), moved("b0/v1"))], IMPROVED))
+    assert stays[8] == "not, 8"
 
 
-def test_a_missing_finding_fails_its_claims(module, plan, failing):
-    assert failing() == {
-        "a step: findings too many",
-        "a step: cases that are missing",
-        "a step: other nights of recovery than 8",
-    }
-    row, *_ = module("found").rows_of(plan, module("found").outcomes(plan, [], IMPROVED))
-    assert row[3:] == ["none", "-", "0", "2", "one missing", "-", "-", "NO"]
+def of_spike(night):
+    return finding(moved("b1/v0"), night=night, state=FindingState.OPEN)
 
 
-def test_a_case_that_is_not_back_is_shown(module, plan):
-    stays = finding(moved("b0/v0", 8), moved("b0/v1", None))
-    row, *_ = module("found").rows_of(plan, module("found").outcomes(plan, [stays], IMPROVED))
-    assert row[8] == "not, 8"
-
-
-def test_two_findings_of_one_planted_thing_are_too_many(failing):
-    halves = [finding(moved(case, 8)) for case in ("b0/v0", "b0/v1")]
-    assert failing(*halves) == {"a step: findings too many"}
-
-
-def test_a_case_that_is_missing_or_not_back_on_its_night_fails(failing):
-    assert failing(finding(moved("b0/v0", 8))) == {"a step: cases that are missing"}
-    for night in (9, None):
-        late = finding(moved("b0/v0", 8), moved("b0/v1", night))
-        assert failing(late) == {"a step: other nights of recovery than 8"}
-
-
-def test_a_finding_in_another_state_than_expected_fails(failing):
-    assert failing(replace(STEP, state=FindingState.OPEN)) == {"a step: findings that are not resolved"}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        finding(moved("b0/v0", 8), night=6),
-        finding(moved("b0/v0", 8), cause=Cause.ENVIRONMENT),
-        finding(moved("b0/v0", 8, Direction.FASTER)),
-        finding(moved("b0/v0", 8), moved("b2/v1", 8)),
-    ],
-    ids=["late", "of another cause", "the other way", "with another case"],
+MANY, LOST, LATE = (
+    "a step: findings too many",
+    "a step: cases that are missing",
+    "a step: other nights of recovery than 8",
 )
-def test_a_finding_that_matches_nothing_was_not_planted(failing, other):
-    assert failing(STEP, other) == {"findings that were not planted"}
+UNPLANTED, SPIKED = "findings that were not planted", "a spike: findings although none may be"
+FAILING = {
+    "none": ((), {MANY, LOST, LATE}),
+    "a finding for each case": ([finding(moved(case, 8)) for case in ("b0/v0", "b0/v1")], {MANY}),
+    "a case is missing": ([finding(moved("b0/v0", 8))], {LOST}),
+    "a case is back a night later": ([finding(moved("b0/v0", 8), moved("b0/v1", 9))], {LATE}),
+    "a case is not back": ([finding(moved("b0/v0", 8), moved("b0/v1", None))], {LATE}),
+    "another state": ([replace(STEP, state=FindingState.OPEN)], {"a step: findings that are not resolved"}),
+    "late": ([STEP, finding(moved("b0/v0", 8), night=6)], {UNPLANTED}),
+    "another cause": ([STEP, finding(moved("b0/v0", 8), cause=Cause.ENVIRONMENT)], {UNPLANTED}),
+    "the other way": ([STEP, finding(moved("b0/v0", 8, Direction.FASTER))], {UNPLANTED}),
+    "with another case": ([STEP, finding(moved("b0/v0", 8), moved("b2/v1", 8))], {UNPLANTED}),
+    "of a spike, before it": ([STEP, of_spike(5)], {UNPLANTED}),
+    "of a spike, in its night": ([STEP, of_spike(6)], {UNPLANTED, SPIKED}),
+    "of a spike, soon after it": ([STEP, of_spike(20)], {UNPLANTED, SPIKED}),
+    "of a spike, long after it": ([STEP, of_spike(21)], {UNPLANTED}),
+}
 
 
-@pytest.mark.parametrize(("night", "soon_after"), [(5, False), (6, True), (20, True), (21, False)])
-def test_a_finding_of_the_cases_of_a_spike_soon_after_it_fails_its_claim(failing, night, soon_after):
-    raised = finding(moved("b1/v0"), night=night, state=FindingState.OPEN)
-    assert failing(STEP, raised) == {
-        "findings that were not planted",
-        *(["a spike: findings although none may be"] if soon_after else []),
-    }
-
-
-def test_an_improvement_needs_the_verdict_improvement(failing):
+def test_each_difference_from_what_was_planted_fails_its_claims(failing):
+    found = {name: failing(*findings) for name, (findings, _) in FAILING.items()}
+    assert found == {name: expected for name, (_, expected) in FAILING.items()}
     assert failing(STEP, improved={9: {"b2/v1"}}) == {"an improvement: cases that no verdict called improved"}
 
 
@@ -152,19 +131,18 @@ def test_weather_applies_to_its_nights_and_a_driver_stays(module):
     assert plan.planted[0].expected.back == 5
 
 
-@pytest.mark.parametrize("nights", [365, 75])
-def test_a_short_year_has_everything_that_a_year_has(module, nights):
-    plan = module("year").a_year(nights)
-    assert (plan.nights, len(plan.cases), plan.measurements) == (nights, 100, 300)
-    assert all(plan.moved(planted) for planted in plan.planted)
-    assert all(commit.night <= plan.nights for planted in plan.planted for commit in planted.commits)
-    (drift,) = [planted for planted in plan.planted if planted.name == "a drift"]
-    assert len(plan.moved(drift)) == 5
-    assert len({commit.night for commit in drift.commits}) == 12
-    firsts = [planted.night for planted in plan.planted if planted.expected or planted.improves]
-    assert firsts == sorted(set(firsts))
-    slow_gpu, late = plan.planted[-2:]
-    assert slow_gpu.expected.back < late.night
+def test_a_short_year_has_everything_that_a_year_has(module):
+    for nights in (365, 75):
+        plan = module("year").a_year(nights)
+        assert (plan.nights, len(plan.cases), plan.measurements) == (nights, 100, 300)
+        assert all(plan.moved(planted) for planted in plan.planted)
+        assert all(commit.night <= plan.nights for planted in plan.planted for commit in planted.commits)
+        (drift,) = [planted for planted in plan.planted if planted.name == "a drift"]
+        assert (len(plan.moved(drift)), len({commit.night for commit in drift.commits})) == (5, 12)
+        firsts = [planted.night for planted in plan.planted if planted.expected or planted.improves]
+        assert firsts == sorted(set(firsts))
+        slow_gpu, late = plan.planted[-2:]
+        assert slow_gpu.expected.back < late.night
 
 
 # --- what nights cost ------------------------------------------------------------------------------------------------
@@ -177,10 +155,10 @@ def nights(life, sizes):
 def test_growth_is_shown_in_tenths(module):
     life = module("life")
     lived = nights(life, [1000, *range(1100, 3000, 100)])  # twenty nights
-    first, second, *others = life.tenths(lived)
-    assert (first.last, first.bytes_after, first.bytes_a_night, first.suspects) == (2, 1100, 550, 1)
-    assert (second.last, second.bytes_a_night, second.wall_s, second.cpu_s) == (4, 100, 1.0, 0.5)
-    assert others[-1].last == 20
+    (first, first_grown), (second, second_grown), *others = life.tenths(lived)
+    assert (first.night, first.bytes, first_grown, first.suspects) == (2, 1100, 550, 1)
+    assert (second.night, second_grown, second.wall_s, second.cpu_s) == (4, 100, 1.0, 0.5)
+    assert others[-1][0].night == 20
     assert len(life.tenths(lived[:3])) == 3
     assert life.apiece(lived) == 100
 

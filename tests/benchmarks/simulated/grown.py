@@ -2,17 +2,20 @@
 
 import math
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from simulated.life import request
 from simulated.planted import Plan
 from simulated.workplace import BETWEEN, Workplace
 from sqlalchemy import ColumnElement, Connection, func, insert, literal, literal_column, select, text, update
+from workbench import Silent
 
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.store.schema.base import Base
@@ -35,32 +38,6 @@ def workplace(folder: Path, cases: int, replicas: int) -> Workplace:
     return Workplace(folder, Plan(MEASURED, max(1, cases // variants), variants, (), replicas), seed=1)
 
 
-def request(place: Workplace, database: str, night: int, budget_s: float | None = None) -> RunRequest:
-    """Return the request of a night's run; without a budget everything is measured."""
-    return RunRequest(
-        database=database,
-        suite=place.suite,
-        devices=(f"fake:{place.script}",),
-        seed=night,
-        replicas=place.plan.replicas,
-        label="nightly",
-        budget_s=budget_s,
-    )
-
-
-class Silent:
-    """A ``Progress`` that shows nothing."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Ignore the stage."""
-
-    def step(self, what: str) -> None:
-        """Ignore the step."""
-
-    def report(self, line: str) -> None:
-        """Ignore the message."""
-
-
 def measure(place: Workplace, database: str) -> list[float]:
     """Measure the first nights, and return the seconds that each took."""
     seconds = []
@@ -68,7 +45,7 @@ def measure(place: Workplace, database: str) -> list[float]:
         for night in range(1, MEASURED + 1):
             place.play(night, "measuring")
             began = time.perf_counter()
-            run(request(place, database, night), Silent(), servers)
+            run(replace(request(place, night), database=database, confirm=False), Silent(), servers)
             seconds.append(time.perf_counter() - began)
     return seconds
 
@@ -89,7 +66,7 @@ def grow(database: str, nights: int, limit_s: float = math.inf) -> int:
             with store.database.writing() as connection:
                 for _ in range(min(NIGHTS_A_TRANSACTION, nights - there)):
                     there += 1
-                    _copy_night(connection, source, there)
+                    copy_night(connection, source, there)
         if store.database.engine.dialect.name == POSTGRESQL:
             with store.database.writing() as connection:
                 _set_sequences(connection)
@@ -109,8 +86,19 @@ def _move_back(connection: Connection, to_come: int) -> None:
         connection.execute(update(Measurements).where(Measurements.run_id == night.id).values(measured_at=began))
 
 
-def _copy_night(connection: Connection, source: int, run: int) -> None:
-    """Copy all rows of the run ``source`` to a new run, with other medians and later times."""
+def noise(connection: Connection, width: float) -> ColumnElement[float]:
+    """Return a random factor about 1, another one in each row, of a uniform distribution so wide on each side."""
+    random: ColumnElement[float] = literal_column(f"(1 + {2 * width} * {RANDOM[connection.dialect.name]})")
+    return random
+
+
+def copy_night(
+    connection: Connection, source: int, run: int, changed: Mapping[type[Base], Mapping[str, Any]] | None = None
+) -> None:
+    """Copy all rows of the run ``source`` to a new run, with later times.
+
+    ``changed`` has the new values of further columns, by table; without it, the copy has other medians.
+    """
     of_source = Measurements.run_id == source
     first = connection.scalar(select(func.min(Measurements.id)).where(of_source)) or 0
     shift = (connection.scalar(select(func.max(Measurements.id))) or 0) + 1 - first
@@ -118,22 +106,20 @@ def _copy_night(connection: Connection, source: int, run: int) -> None:
     began = started + timedelta(days=run - source)
     times = {"started_at": began, "finished_at": began + timedelta(hours=1)}
     at = {name: literal(time, Runs.started_at.type) for name, time in times.items()}
-    noise: ColumnElement[float] = literal_column(f"(1 + {2 * BETWEEN} * {RANDOM[connection.dialect.name]})")
-    measured = {"median_s": Measurements.median_s * noise, "measured_at": at["started_at"]}
     of_run: dict[str, Any] = {"run_id": literal(run)}
-    _copy(connection, Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at})
-    _copy(connection, Measurements, of_source, {"id": Measurements.id + shift, **of_run, **measured})
-    ids = select(Measurements.id).where(of_source)
-    _copy(connection, Metrics, Metrics.measurement_id.in_(ids), {"measurement_id": Metrics.measurement_id + shift})
-    for table in (NoiseOfCases, Peaks, Verdicts):
-        _copy(connection, table, table.run_id == source, of_run)
-
-
-def _copy(connection: Connection, table: type[Base], where: ColumnElement[bool], changed: dict[str, Any]) -> None:
-    """Insert a copy of some rows; ``changed`` has the new values of columns."""
-    columns = table.__table__.columns
-    query = select(*(changed.get(column.name, column) for column in columns)).where(where)
-    connection.execute(insert(table).from_select([column.name for column in columns], query))
+    measured = {"id": Measurements.id + shift, **of_run, "measured_at": at["started_at"]}
+    if not changed:
+        measured["median_s"] = Measurements.median_s * noise(connection, BETWEEN)
+    of_metrics = Metrics.measurement_id.in_(select(Measurements.id).where(of_source))
+    for table, where, values in (
+        (Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at}),
+        (Measurements, of_source, measured),
+        (Metrics, of_metrics, {"measurement_id": Metrics.measurement_id + shift}),
+        *((table, table.run_id == source, of_run) for table in (NoiseOfCases, Peaks, Verdicts)),
+    ):
+        columns, given = table.__table__.columns, {**values, **(changed or {}).get(table, {})}
+        query = select(*(given.get(column.name, column) for column in columns)).where(where)
+        connection.execute(insert(table).from_select([column.name for column in columns], query))
 
 
 def _set_sequences(connection: Connection) -> None:

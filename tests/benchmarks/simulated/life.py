@@ -1,16 +1,15 @@
 """Run simulated nights one after the other, and measure their costs."""
 
-import cProfile
-import pstats
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from statistics import fmean
 
 from simulated.found import answers
 from simulated.planted import Planted
-from simulated.workplace import Workplace
+from simulated.workplace import Stages, Workplace
 
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import FindingState
@@ -37,16 +36,15 @@ class Lived:
     suspects: int
 
 
-def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived]:
-    """Run the nights of a plan, and yield each when it is over; print the profile of those ``profiled``."""
+def live(workplace: Workplace) -> Iterator[Lived]:
+    """Run the nights of a plan, and yield each when it is over."""
     with worker_servers() as servers:
         for night in range(1, workplace.plan.nights + 1):
             began = time.perf_counter()
             happen(workplace, night)
-            stages = Stages(workplace, night)
+            stages = Stages(partial(workplace.play, night))
             around_s, used = time.perf_counter() - began, time.process_time()
-            with profiling(on=night in profiled):
-                done = run(request(workplace, night), stages, servers)
+            done = run(request(workplace, night), stages, servers)
             cpu_s, all_s = time.process_time() - used, time.perf_counter() - began
             around_s += stages.around_s
             yield Lived(
@@ -89,72 +87,27 @@ def request(workplace: Workplace, night: int) -> RunRequest:
     )
 
 
-class Stages:
-    """A ``Progress`` that gives the confirmation noise of its own, because to measure again is to draw again.
-
-    Attributes:
-        around_s: the wall time of that.
-    """
-
-    def __init__(self, workplace: Workplace, night: int) -> None:
-        self.around_s = 0.0
-        self._workplace = workplace
-        self._night = night
-
-    def begin(self, stage: str, total: int) -> None:
-        """Write the script of the confirmation, if anything is measured again."""
-        if stage == "confirming" and total:
-            began = time.perf_counter()
-            self._workplace.play(self._night, stage)
-            self.around_s += time.perf_counter() - began
-
-    def step(self, what: str) -> None:
-        """Ignore the step."""
-
-    def report(self, line: str) -> None:
-        """Ignore the message."""
-
-
-@contextmanager
-def profiling(*, on: bool) -> Iterator[None]:
-    """Print a profile of this thread's time in the block if ``on``."""
-    if not on:
-        yield
-        return
-    profile = cProfile.Profile(time.thread_time)
-    with profile:
-        yield
-    pstats.Stats(profile).sort_stats("cumulative").print_stats("perfsvc", 60)
-
-
 # --- growth of the database ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Tenth:
-    """Successive nights: the last of them, and the mean costs of one."""
+def tenths(lived: Sequence[Lived]) -> list[tuple[Lived, float]]:
+    """Return ten parts of the nights, or single nights if they are fewer: the mean night of each, and its growth.
 
-    last: int
-    bytes_after: int
-    bytes_a_night: float
-    wall_s: float
-    cpu_s: float
-    around_s: float
-    suspects: int
-
-
-def tenths(lived: Sequence[Lived]) -> list[Tenth]:
-    """Return the nights in ten parts, or one by one if there are fewer."""
+    The mean night has the number and the bytes of the last night of the part, and all suspects of the part; the growth
+    is the mean number of bytes that a night added.
+    """
     parts = min(10, len(lived))
     ends = [round(part * len(lived) / parts) for part in range(parts + 1)]
-    return [_tenth(lived[:first], lived[first:last]) for first, last in pairwise(ends)]
-
-
-def _tenth(before: Sequence[Lived], part: Sequence[Lived]) -> Tenth:
-    grown = part[-1].bytes - (before[-1].bytes if before else 0)
-    means = {name: sum(getattr(night, name) for night in part) / len(part) for name in ("wall_s", "cpu_s", "around_s")}
-    suspects = sum(night.suspects for night in part)
-    return Tenth(part[-1].night, part[-1].bytes, grown / len(part), suspects=suspects, **means)
+    found = []
+    for first, last in pairwise(ends):
+        part = lived[first:last]
+        grown = part[-1].bytes - (lived[first - 1].bytes if first else 0)
+        wall_s, cpu_s, around_s = (
+            fmean(getattr(night, name) for night in part) for name in ("wall_s", "cpu_s", "around_s")
+        )
+        suspects = sum(night.suspects for night in part)
+        found.append((Lived(part[-1].night, wall_s, cpu_s, around_s, part[-1].bytes, suspects), grown / len(part)))
+    return found
 
 
 def apiece(lived: Sequence[Lived]) -> float:

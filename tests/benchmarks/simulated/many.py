@@ -4,10 +4,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+from simulated.grown import copy_night, noise
+from sqlalchemy import case as when
+from sqlalchemy import literal, null
 
 from perfsvc.model import (
     ENERGY,
@@ -33,12 +36,15 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import MeasurementEntry, RunState, Store
+from perfsvc.store.schema.judging_tables import Verdicts
+from perfsvc.store.schema.tables import Measurements, Metrics, Runs
 
 GPU = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
 REPLICAS, SAMPLES, KEPT_NIGHTS = 3, 100, 90
 """What a nightly run measures, and how many of the newest nights keep their samples."""
 
 BEGAN = datetime(2025, 1, 1, 2, tzinfo=UTC)
+STEP_NIGHT = 180
 
 
 @contextmanager
@@ -71,72 +77,31 @@ def fill(store: Store, cases: int, nights: int) -> None:
         add_night(store, first, first + night, keeps_samples=night >= nights - KEPT_NIGHTS)
     store.devices.put_peaks(first + nights - 1, {GPU.uuid: Peak(2.9e12, 3.0e12)})
     stepped = [_case(number) for number in range(3, min(cases, 280), 14)]
+    middle = first + nights // 2
     for at in range(0, len(stepped), 4):
-        suspects = tuple(
-            Suspect(
-                Judgement(
-                    Series(case, GPU.uuid, GPU.model),
-                    Verdict.REGRESSION,
-                    ratio=1.05,
-                    low=1.049,
-                    high=1.051,
-                    baseline_run=first,
-                    candidate_run=first + nights // 2,
-                    baseline_s=1e-4,
-                    candidate_s=1.05e-4,
-                    cause=Cause.KERNEL,
-                ),
-                ChangeKind.REGRESSION,
-                Direction.SLOWER,
-            )
-            for case in stepped[at : at + 4]
-        )
-        store.findings.update(first + nights // 2, [], [RootCause("", f"+5.0 % in {8 + at} pairs", suspects)])
+        judgements = [_judged(case, TIME, Verdict.REGRESSION, 1.05, first, middle) for case in stepped[at : at + 4]]
+        suspects = tuple(Suspect(each, ChangeKind.REGRESSION, Direction.SLOWER) for each in judgements)
+        store.findings.update(middle, [], [RootCause("", f"+5.0 % in {8 + at} pairs", suspects)])
 
 
 def add_night(store: Store, first: int, run: int, *, keeps_samples: bool = True) -> None:
     """Store a copy of the first night as run ``run``, with other noise and with the steps of the year."""
-    moved = "(1 + 0.003 * (random() / 9.3e18)) * (CASE WHEN m.case_id % 7 = 4 AND :night > 180 THEN 1.05 ELSE 1 END)"
-    at = BEGAN + timedelta(days=run - first)
-    given = {"first": first, "run": run, "night": run - first, "at": at.replace(tzinfo=None).isoformat(" ")}
-    other = {
-        "runs": {
-            "id": ":run",
-            "uid": "lower(hex(randomblob(16)))",
-            "started_at": ":at",
-            "finished_at": ":at",
-            "git_commit": "printf('%040x', 7919 * :run)",
-        },
-        "measurements": {
-            "id": "NULL",
-            "run_id": ":run",
-            "median_s": f"m.median_s * {moved}",
-            "low_s": "m.median_s * 0.999",
-            "high_s": "m.median_s * 1.001",
-            "samples": "m.samples" if keeps_samples else "NULL",
-            "measured_at": ":at",
-        },
-        "noise": {"run_id": ":run"},
-        "verdicts": {
-            "run_id": ":run",
-            "ratio": "m.ratio * (1 + 0.003 * (random() / 9.3e18))",
-            "verdict": "CASE WHEN m.case_id % 50 = 4 THEN 'regression' ELSE 'unchanged' END",
-            "baseline_run_id": ":first",
-        },
-    }
     with store.database.writing() as connection:
-        for table, columns in other.items():
-            names = [row[1] for row in connection.exec_driver_sql(f"PRAGMA table_info({table})")]
-            where = "id = :first" if table == "runs" else "run_id = :first"
-            values = ", ".join(columns.get(name, f"m.{name}") for name in names)
-            connection.exec_driver_sql(f"INSERT INTO {table} SELECT {values} FROM {table} m WHERE {where}", given)  # noqa: S608
-        connection.exec_driver_sql(
-            "INSERT INTO metrics SELECT new.id, x.name, x.value * (1 + 0.003 * (random() / 9.3e18)) FROM metrics x "
-            "JOIN measurements m ON m.id = x.measurement_id JOIN measurements new ON new.run_id = :run "
-            "AND new.case_id = m.case_id AND new.device_id = m.device_id AND new.replica = m.replica "
-            "AND new.cache = m.cache WHERE m.run_id = :first",
-            given,
-        )
+        other = noise(connection, 0.003)
+        stepped = when((Measurements.case_id % 7 == 4, 1.05 if run - first > STEP_NIGHT else 1.0), else_=1.0)
+        measured = {
+            "median_s": Measurements.median_s * other * stepped,
+            "low_s": Measurements.median_s * 0.999,
+            "high_s": Measurements.median_s * 1.001,
+            **({} if keeps_samples else {"samples": null()}),
+        }
+        judged = {
+            "ratio": Verdicts.ratio * other,
+            "verdict": when((Verdicts.case_id % 50 == 4, "regression"), else_="unchanged"),
+            "baseline_run_id": literal(first),
+        }
+        changed = {Measurements: measured, Metrics: {"value": Metrics.value * other}, Verdicts: judged}
+        copy_night(connection, first, run, {Runs: {"git_commit": literal(f"{7919 * run:040x}")}, **changed})
 
 
 def _case(number: int) -> Case:
@@ -148,15 +113,15 @@ def cases_of(number: int) -> list[Case]:
     return [_case(each) for each in range(number)]
 
 
-def entries_of(cases: list[Case]) -> list[MeasurementEntry]:
+def entries_of(cases: list[Case], seed: int = 1) -> list[MeasurementEntry]:
     """Return what a run stores of cases: three replicas of each, with samples, energy and clock cycles."""
-    noise = np.random.default_rng(1)
+    random = np.random.default_rng(seed)
     environment = Environment("580.1", "nvcc 13.0", 700.0)
     entries = []
     for number, case in enumerate(cases):
         for replica in range(REPLICAS):
-            time = 1e-6 * (10 + number) * (1 + 0.002 * noise.standard_normal())
-            samples = tuple((time * (1 + 0.004 * noise.standard_normal(SAMPLES))).tolist())
+            time = 1e-6 * (10 + number) * (1 + 0.002 * random.standard_normal())
+            samples = tuple((time * (1 + 0.004 * random.standard_normal(SAMPLES))).tolist())
             measurement = Measurement(
                 case,
                 GPU.uuid,
@@ -172,6 +137,16 @@ def entries_of(cases: list[Case]) -> list[MeasurementEntry]:
     return entries
 
 
+def _judged(case: Case, metric: str, verdict: Verdict, ratio: float, *runs: int) -> Judgement:
+    """Return a judgement with three replicas on both sides, which are the two ``runs``."""
+    reason, cause = "within the threshold of 1 %", None
+    if verdict is Verdict.REGRESSION:
+        reason, cause = "", Cause.KERNEL
+    interval = (ratio, ratio - 0.002, ratio + 0.002)
+    sides = (*runs, 1e-4, 1e-4 * ratio, 0.01, 3, 3)
+    return Judgement(Series(case, GPU.uuid, GPU.model, metric), verdict, reason, *interval, *sides, cause=cause)
+
+
 def _first_night(store: Store, cases: list[Case]) -> int:
     """Measure each case once in the store, judge it, and return the run."""
     run = store.runs.begin(
@@ -179,25 +154,8 @@ def _first_night(store: Store, cases: list[Case]) -> int:
     )
     store.devices.put(GPU)
     store.measurements.put(run, entries_of(cases))
-    judged = [
-        Judgement(
-            Series(case, GPU.uuid, GPU.model, metric),
-            Verdict.UNCHANGED,
-            reason="within the threshold of 1 %",
-            ratio=1.0,
-            low=0.998,
-            high=1.002,
-            baseline_run=run,
-            candidate_run=run,
-            baseline_s=1e-4,
-            candidate_s=1e-4,
-            smallest=0.01,
-            baseline_replicas=3,
-            candidate_replicas=3,
-        )
-        for case in cases
-        for metric in (TIME, ENERGY)
-    ]
+    series = [(case, metric) for case in cases for metric in (TIME, ENERGY)]
+    judged = [_judged(case, metric, Verdict.UNCHANGED, 1.0, run, run) for case, metric in series]
     store.verdicts.put(run, judged)
     store.runs.end(run, RunState.FINISHED)
     return run

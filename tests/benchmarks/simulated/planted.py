@@ -138,12 +138,7 @@ class Plan:
 
 
 def step(
-    name: str,
-    commits: Sequence[Commit],
-    *,
-    delay: int = 1,
-    back: int | None = None,
-    accepted: int | None = None,
+    name: str, commits: Sequence[Commit], *, delay: int = 1, back: int | None = None, accepted: int | None = None
 ) -> Planted:
     """Plant commits that make code slower, until they are taken ``back``."""
     undone = [] if back is None else [Commit(back, commit.path, commit.cases, 1 / commit.factor) for commit in commits]

@@ -21,12 +21,7 @@ def a_year(nights: int = NIGHTS) -> Plan:
     planted = (
         rebuilt("a commit without speed", at(30), "b0/second.cu", "b0/v[5-9]"),
         step("a step", [Commit(at(60), "b1/first.cu", "b1/v[0-4]", 1.05)], back=at(75)),
-        step(
-            "a small step",
-            [Commit(at(100), "b2/first.cu", "b2/v[0-4]", SMALL_STEP)],
-            delay=6,
-            accepted=at(100) + 8,
-        ),
+        step("a small step", [Commit(at(100), "b2/first.cu", "b2/v[0-4]", SMALL_STEP)], delay=6, accepted=at(100) + 8),
         spike("a spike", at(110), "b3/*", 1.1),
         drift(
             "a drift", drifting, Commit(at(120), "b4/second.cu", "b4/v[5-9]", 1.003), latest=at(190), accepted=at(188)

@@ -5,10 +5,7 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
 benchmark = Benchmark(
     axes={"n": (2**24,)},
     smoke={"n": 10_007},
-    inputs=lambda rng, n: {
-        "x": rng.random(n, dtype="float32"),
-        "index": rng.integers(0, n, n, dtype="int32"),
-    },
+    inputs=lambda rng, n: {"x": rng.random(n, dtype="float32"), "index": rng.integers(0, n, n, dtype="int32")},
     outputs={"y": output("float32", lambda n: n)},
     reference=lambda x, index: x[index],
     tolerance=Tolerance(max=0.0, mean=0.0),

@@ -21,6 +21,6 @@ benchmark = Benchmark(
             grid=lambda n: n // CHUNK,
             block=256,
             params={"CHUNK": CHUNK},
-        ),
+        )
     ],
 )

@@ -12,12 +12,7 @@ benchmark = Benchmark(
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n),
     variants=[
         Variant(
-            "plain",
-            source="copy.cu",
-            entry="copy",
-            grid=lambda n: ceil_div(n, 256),
-            block=256,
-            args=("b", "a", "n"),
-        ),
+            "plain", source="copy.cu", entry="copy", grid=lambda n: ceil_div(n, 256), block=256, args=("b", "a", "n")
+        )
     ],
 )

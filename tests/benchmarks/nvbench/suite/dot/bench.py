@@ -38,6 +38,6 @@ benchmark = Benchmark(
             grid=blocks,
             block=BLOCK,
             args=("sums", "a", "b", "n"),
-        ),
+        )
     ],
 )

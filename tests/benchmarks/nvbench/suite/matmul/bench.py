@@ -25,6 +25,6 @@ benchmark = Benchmark(
             grid=lambda n, TILE: (ceil_div(n, TILE), ceil_div(n, TILE)),
             block=lambda TILE: (TILE, TILE),
             args=("C", "A", "B", "n"),
-        ),
+        )
     ],
 )

@@ -18,6 +18,6 @@ benchmark = Benchmark(
             grid=lambda n: ceil_div(n, 256),
             block=256,
             args=("c", "a", "b", "n"),
-        ),
+        )
     ],
 )
