@@ -44,11 +44,8 @@ def changed(name, old, new):
     return text.replace(old, new, 1)
 
 
-def test_every_format_has_a_real_file():
+def test_every_format_has_a_real_file_whose_results_have_distinct_cases():
     assert set(FILES) == set(formats.FORMATS)
-
-
-def test_a_file_has_results_with_distinct_cases():
     for tool in FILES:
         results = read(tool)
         keys = {(one.benchmark, one.variant, one.point, one.replica, one.commit) for one in results}
@@ -59,10 +56,6 @@ def test_a_file_of_something_else_is_refused_with_a_cure():
     for tool in FILES:
         for text in ["", "null", "[]", "{}", "\0\1\2", "{" * 100_000, "9" * 5000, "\ud800"]:
             assert "is not in the format" in refusal(tool, text.encode("utf-8", "surrogatepass")), (tool, text)
-
-
-def test_an_empty_file_is_called_empty():
-    assert "nvbench: it is empty" in refusal("nvbench", " \n")
 
 
 # --- NVBench ---------------------------------------------------------------------------------------------------------
@@ -99,18 +92,9 @@ def test_repetitions_of_google_benchmark_are_samples_of_one_process():
     assert short.started == datetime(2026, 11, 24, 14, 18, 43, tzinfo=UTC)
     sort = results["BM_Sort<int>", "real_time", (("n", 1000), ("k", 2))]
     assert 1e-6 < sort.samples_s[0] < 1e-4, "its unit is the microsecond"
+    assert "time_unit" in refusal("google-benchmark", changed("google-benchmark.json", '"ns"', '"lightyears"'))
     broken = results["BM_Broken", "google-benchmark", ()]
     assert (broken.status, broken.reason) == (Status.FAILED, "no such device")
-
-
-def test_aggregates_of_google_benchmark_give_the_median():
-    results = {one.benchmark: one for one in read("google-benchmark", "google-benchmark-aggregates.json")}
-    assert len(results["BM_Sum"].samples_s) == 1
-    assert "no repetitions" in results["BM_Sum"].note
-
-
-def test_an_unknown_unit_of_google_benchmark_is_refused():
-    assert "time_unit" in refusal("google-benchmark", changed("google-benchmark.json", '"ns"', '"lightyears"'))
 
 
 # --- pytest-benchmark ------------------------------------------------------------------------------------------------
@@ -126,7 +110,12 @@ def test_rounds_of_pytest_benchmark_are_samples_of_one_process():
     assert results["TestLists.test_sum", ()].samples_s[0] == 9.819000069910545e-07
 
 
-def test_a_saved_file_of_pytest_benchmark_has_the_median():
+def test_files_without_repetitions_or_rounds_have_the_median():
+    (of_sum, *_) = (
+        one for one in read("google-benchmark", "google-benchmark-aggregates.json") if one.benchmark == "BM_Sum"
+    )
+    assert len(of_sum.samples_s) == 1
+    assert "no repetitions" in of_sum.note
     results = read("pytest-benchmark", "pytest-benchmark-saved.json")
     assert {len(one.samples_s) for one in results} == {1}
     assert all("no rounds" in one.note for one in results)
@@ -190,17 +179,13 @@ def test_the_table_of_nccl_tests_has_two_sides():
     assert large.device.model == "2 × NVIDIA H100 80GB HBM3"
 
 
-def test_wrong_elements_of_nccl_tests_are_a_wrong_result():
+def test_wrong_elements_of_nccl_tests_are_a_wrong_result_and_a_cut_row_is_refused():
     row = "8             2     float     sum      -1    13.58    0.00    0.00       "
     results = list(formats.parse("nccl-tests", changed("nccl-tests.txt", f"{row}0", f"{row}5").encode()))
     assert [one.status for one in results[:2]] == [Status.WRONG, Status.OK]
     assert results[0].reason == "5 elements of the result are wrong"
-
-
-def test_a_cut_row_of_nccl_tests_is_refused():
-    assert "line 12 has 7 cells" in refusal(
-        "nccl-tests", (DATA / "nccl-tests.txt").read_text().split("0.00       0")[0]
-    )
+    cut = (DATA / "nccl-tests.txt").read_text().split("0.00       0")[0]
+    assert "line 12 has 7 cells" in refusal("nccl-tests", cut)
 
 
 def test_rows_that_nccl_tests_repeats_are_samples():
@@ -224,7 +209,7 @@ def test_rows_of_csv_are_samples_of_their_replica():
     assert ours.started == datetime(2026, 11, 20, 3, tzinfo=UTC)
 
 
-def test_a_wrong_csv_names_the_line():
+def test_a_wrong_csv_names_the_line_and_a_reason_in_csv_is_a_failure():
     for text, says in [
         ("", "its first line is empty"),
         ("time_s,n\n1,1\n", "no column benchmark"),
@@ -241,9 +226,7 @@ def test_a_wrong_csv_names_the_line():
         ("benchmark,time_s\n", "no rows"),
     ]:
         assert says in refusal("csv", text), (text, says)
-
-
-def test_a_reason_in_csv_is_a_failure():
+    assert "nvbench: it is empty" in refusal("nvbench", " \n")
     (one,) = formats.parse("csv", b"benchmark,time_s,reason\na,,out of memory\n")
     assert (one.status, one.reason) == (Status.FAILED, "out of memory")
 

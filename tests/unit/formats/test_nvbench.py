@@ -56,30 +56,27 @@ def file(tmp_path):
     return File(tmp_path)
 
 
-def test_samples_come_from_the_file_beside_the_json(file):
+def test_samples_come_from_the_file_beside_the_json_which_must_not_be_missing(file):
     file.samples(TIMES, [1e-4, 2e-4, 4e-4], "-bin")
     file.samples(CLOCKS, [1e9, 2e9, 1e9], "-freqs-bin")
     (one,) = file.read()
     assert one.samples_s == pytest.approx((1e-4, 2e-4, 4e-4))
     assert one.note == ""
     assert one.metrics["sm_cycles"] == pytest.approx(4e5), "the median of time and clock of each sample"
-
-
-def test_without_a_folder_there_is_one_sample(file):
-    file.samples(TIMES, [1e-4, 2e-4], "-bin")
-    (one,) = formats.parse("nvbench", json.dumps(file.document).encode())
+    (one,) = formats.parse("nvbench", json.dumps(file.document).encode())  # without a folder
     assert one.samples_s == (0.00022841599583625793,)
+    (file.path.parent / "out.json-bin" / "0.bin").unlink()
+    with pytest.raises(FormatError) as raised:
+        file.read()
+    assert raised.value.cure == "copy the folder out.json-bin to the place of the JSON file as well"
 
 
-def test_samples_that_are_no_times_are_left_out_with_a_note(file):
+def test_samples_that_are_no_times_are_left_out_with_a_note_and_a_failure_without_any_time(file):
     file.samples(TIMES, [1e-4, float("nan"), float("inf"), 0.0, -1.0], "-bin")
     (one,) = file.read()
     assert one.samples_s == pytest.approx((1e-4,))
     assert one.note == "4 of 5 samples were left out, because they are not times above zero"
-
-
-def test_samples_without_any_time_are_a_failure(file):
-    file.samples(TIMES, [float("nan")], "-bin")
+    (file.path.parent / "out.json-bin" / "0.bin").write_bytes(np.float32([float("nan")] * 5).tobytes())
     (one,) = file.read()
     assert (one.status, one.samples_s) == (Status.FAILED, ())
 
@@ -89,14 +86,6 @@ def test_a_file_of_another_size_is_refused(file, other):
     file.samples(TIMES, [1e-4, 2e-4, 4e-4], "-bin", **other)
     with pytest.raises(FormatError, match=r"0\.bin|size"):
         file.read()
-
-
-def test_a_missing_file_of_samples_is_refused_with_the_folder_to_copy(file):
-    file.samples(TIMES, [1e-4], "-bin")
-    (file.path.parent / "out.json-bin" / "0.bin").unlink()
-    with pytest.raises(FormatError) as raised:
-        file.read()
-    assert raised.value.cure == "copy the folder out.json-bin to the place of the JSON file as well"
 
 
 @pytest.mark.parametrize(
@@ -131,28 +120,11 @@ def test_a_path_relative_to_another_folder_is_found_beside_the_json(file):
     assert one.samples_s == pytest.approx((1e-4,))
 
 
-def test_a_file_that_nvbench_could_not_write_leaves_the_median(file):
-    file.state["summaries"].append(summary(TIMES))
-    (one,) = file.read()
-    assert one.samples_s == (0.00022841599583625793,)
-
-
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0", None])
-def test_a_median_that_is_no_time_leaves_the_mean(file, value):
-    file.value("nv/cold/time/gpu/median", value)
-    (one,) = file.read()
-    assert one.samples_s == (0.00022856194429249303,)
-    assert "nv/cold/time/gpu/median" not in one.counters or one.counters["nv/cold/time/gpu/median"] == 0
-
-
-def test_a_skipped_state_has_its_reason(file):
+def test_a_state_that_was_skipped_or_has_no_summaries_is_skipped_with_its_reason(file):
     file.state |= {"is_skipped": True, "skip_reason": "Not enough memory", "summaries": None}
     (one,) = file.read()
     assert (one.status, one.reason) == (Status.SKIPPED, "Not enough memory")
-
-
-def test_a_state_without_summaries_is_skipped(file):
-    file.state["summaries"] = None
+    file.state |= {"is_skipped": False, "skip_reason": None}
     (one,) = file.read()
     assert one.status is Status.SKIPPED
 
@@ -178,21 +150,25 @@ def test_times_of_the_cpu_and_of_many_launches_are_taken_without_cold_times(file
     assert of_batch.samples_s == (0.0002267493532415022,)
 
 
-def test_another_version_is_refused(file):
+def test_a_median_that_is_no_time_leaves_the_mean_and_a_file_that_nvbench_could_not_write_the_median(file):
+    file.state["summaries"] += [summary(TIMES), summary("mine/word", value="fast"), summary("mine/number", value=3)]
+    (one,) = file.read()
+    assert one.samples_s == (0.00022841599583625793,)
+    assert "mine/word" not in one.counters  # a text is no number
+    assert one.counters["mine/number"] == 3
+    median = "nv/cold/time/gpu/median"
+    for value in ("nan", "inf", "-inf", "0", None):
+        file.value(median, value)
+        (one,) = file.read()
+        assert one.samples_s == (0.00022856194429249303,), value
+        assert one.counters.get(median, 0) == 0, value
+
+
+def test_another_version_and_a_state_on_an_unknown_device_are_refused(file):
+    device, file.state["device"] = file.state["device"], 7
+    with pytest.raises(FormatError, match=r"states\[0\]\.device"):
+        file.read()
+    file.state["device"] = device
     file.document["meta"]["version"]["json"] = {"major": 2, "string": "2.0.0"}
     with pytest.raises(FormatError, match=r"version is 2\.0\.0"):
         file.read()
-
-
-def test_a_state_on_an_unknown_device_is_refused(file):
-    file.state["device"] = 7
-    with pytest.raises(FormatError, match=r"states\[0\]\.device"):
-        file.read()
-
-
-def test_a_summary_that_is_a_text_is_no_number(file):
-    file.state["summaries"].append(summary("mine/word", value="fast"))
-    file.state["summaries"].append(summary("mine/number", value=3))
-    (one,) = file.read()
-    assert "mine/word" not in one.counters
-    assert one.counters["mine/number"] == 3

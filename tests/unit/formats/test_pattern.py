@@ -10,16 +10,15 @@ from perfsvc.formats.pattern import parse_pattern, problem_of_pattern
 TIME = r"took (?P<time_ms>\S+) ms"
 
 
-def test_the_matches_of_a_point_are_its_samples():
+def test_the_matches_of_a_point_are_its_samples_in_the_unit_of_their_group_and_a_metric_has_their_median():
     (result,) = parse_pattern(b"took 1.5 ms\nnoise\ntook 2 ms, took 1e-3 ms", TIME)
     assert result.samples_s == pytest.approx((1.5e-3, 2e-3, 1e-6))
     assert result.point == ()
-
-
-def test_the_group_names_the_unit():
-    for unit, seconds in [("s", 7), ("ms", 7e-3), ("us", 7e-6), ("ns", 7e-9)]:
+    for unit, seconds in {"s": 7, "ms": 7e-3, "us": 7e-6, "ns": 7e-9}.items():
         (result,) = parse_pattern(b"7", f"(?P<time_{unit}>.+)")
-        assert result.samples_s == pytest.approx((seconds,)), (unit, seconds)
+        assert result.samples_s == pytest.approx((seconds,)), unit
+    (result,) = parse_pattern(b"1 s 10 kB\n2 s 1,000 kB\n3 s 20 kB", r"(?P<time_s>\d) s (?P<kb>\S+) kB", ["kb"])
+    assert result.metrics == {"kb": 20.0}
 
 
 def test_other_groups_are_axes():
@@ -29,34 +28,18 @@ def test_other_groups_are_axes():
         ((("n", 10), ("alg", "ring")), (1.0, 3.0)),
         ((("n", 20), ("alg", "ring")), (2.0,)),
     ]
-
-
-def test_a_metric_is_the_median_of_its_matches():
-    (result,) = parse_pattern(b"1 s 10 kB\n2 s 1,000 kB\n3 s 20 kB", r"(?P<time_s>\d) s (?P<kb>\S+) kB", ["kb"])
-    assert result.metrics == {"kb": 20.0}
-
-
-def test_a_group_that_took_no_part_in_a_match_is_left_out():
     results = parse_pattern(b"1 s\n2 s at 5", r"(?P<time_s>\d) s(?: at (?P<n>\d))?")
-    assert [result.point for result in results] == [(), (("n", 5),)]
+    assert [result.point for result in results] == [(), (("n", 5),)]  # without a group that took no part
 
 
-def test_a_text_without_a_match_is_an_error():
-    for text in ["", "hello", "took ms"]:
+def test_a_text_without_a_match_and_a_time_that_is_no_number_above_zero_are_errors():
+    for text in ("", "hello", "took ms"):
         with pytest.raises(FormatError, match="the report: nothing matches"):
             parse_pattern(text.encode(), TIME, name="the report")
-
-
-def test_a_time_has_to_be_a_number_above_zero():
-    for time, why in [("0", "no time"), ("-1", "no time"), ("nan", "no number"), ("x", "no num")]:
+    no_number = dict.fromkeys(("nan", "x", "inf", "-inf", "1e999"), "no number")
+    for time, why in ({"0": "no time", "-1": "no time"} | no_number).items():
         with pytest.raises(FormatError, match=f"the group 'time_ms' is '{time}', which is {why}"):
             parse_pattern(f"took {time} ms".encode(), TIME)
-
-
-def test_an_infinite_time_is_no_time():
-    for number in ["inf", "-inf", "1e999"]:
-        with pytest.raises(FormatError, match="which is no number"):
-            parse_pattern(f"took {number} ms".encode(), TIME)
 
 
 @given(st.binary(max_size=200))
@@ -76,7 +59,4 @@ def test_an_expression_without_one_time_cannot_be_used():
         (TIME, ("kb",), "it has no group for the metric 'kb'"),
     ]:
         assert problem in problem_of_pattern(pattern, metrics), (pattern, metrics, problem)
-
-
-def test_a_usable_expression_has_no_problem():
     assert problem_of_pattern(r"(?P<time_s>.)(?P<kb>.)", ["kb"]) == ""

@@ -157,26 +157,6 @@ def test_the_whole_interval_decides_the_side():
     assert [judge.is_beyond(low, high, limit) for low, high, limit, _ in cases] == [moved for *_, moved in cases]
 
 
-def outcome(chance, ratio, limit, between):
-    """Return on which side the looks put a level, with simulated processes that differ by ``between``."""
-    draw = [np.exp(chance.normal(math.log(level), between, judge.LOOKS[-1])) for level in (1, ratio)]
-    for look, pairs in enumerate(judge.LOOKS, start=1):
-        sides = [[np.full(20, time) for time in side[:pairs]] for side in draw]
-        result = judge.compare_at_look(*sides, look=look, looks=len(judge.LOOKS), threshold=limit - 1)
-        if (moved := judge.is_beyond(result.low, result.high, limit)) is not None:
-            return moved
-    return None
-
-
-def test_a_level_is_rarely_put_on_the_wrong_side_and_mostly_on_the_right_side():
-    for ratio, moved in [(1, False), (1.05, True)]:
-        chance = np.random.default_rng(5)
-        limit = judge.midpoint(1.05)
-        outcomes = [outcome(chance, ratio, limit, 0.01) for _ in range(60)]
-        assert outcomes.count(not moved) <= 1, (ratio, moved)
-        assert outcomes.count(moved) >= 57, (ratio, moved)
-
-
 # --- another GPU ------------------------------------------------------------------------------------------------------
 
 

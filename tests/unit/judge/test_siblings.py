@@ -89,29 +89,3 @@ def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says():
         low, high = ratio_to_siblings(own, np.ones((2, 41))).interval
         held += low <= 1.05 <= high
     assert 90 <= held <= 99
-
-
-# --- findings over nights --------------------------------------------------------------------------------------------
-
-
-def share_of_slow(*, gpus, lag, spread=0.01, noise=0.003, nights=30, fleets=150, seed=11):
-    """Return the share of fleets whose first GPU is ever found slower than its siblings.
-
-    The speeds of the GPUs have a standard deviation of ``spread``; each night changes each of them by ``noise``.
-    """
-    random, found = np.random.default_rng(seed), 0
-    for _ in range(fleets):
-        boards = np.exp(spread * random.standard_normal(gpus))
-        boards[0] *= lag
-        speeds = boards * np.exp(noise * random.standard_normal((nights, gpus)))
-        ratios = speeds[:, 0] / np.median(speeds[:, 1:], axis=1)
-        newest_first = [(ratio, gpus - 1) for ratio in ratios[::-1]]
-        found += any(is_slower_than_siblings(newest_first[at:]) for at in range(nights))
-    return found / fleets
-
-
-def test_gpus_that_differ_as_boards_do_are_rarely_found_and_one_that_lags_often():
-    for gpus in [2, 4, 8]:
-        assert share_of_slow(gpus=gpus, lag=1.0) <= 0.02, gpus
-        assert share_of_slow(gpus=gpus, lag=1.05) >= (0.65 if gpus == 2 else 0.85), gpus
-        assert share_of_slow(gpus=gpus, lag=1.08) >= 0.97, gpus

@@ -39,6 +39,9 @@ def test_many_sides_are_those_read_one_by_one():
     for seed in range(3):
         many = _random_sides(seed)
         sides = SideColumns.of(many)
+        arrays = SideColumns.of([tuple(map(np.array, replicas)) for replicas in many])  # read as tuples are
+        for of_tuples, of_arrays in zip(astuple(sides), astuple(arrays), strict=True):
+            np.testing.assert_array_equal(of_tuples, of_arrays)
         for at, replicas in enumerate(many):
             together, alone = sides.side(at), Side.of(replicas)
             np.testing.assert_array_equal(together.medians, alone.medians)
@@ -48,13 +51,6 @@ def test_many_sides_are_those_read_one_by_one():
             assert sides.centers[at] == center_of(alone.medians), seed
             assert sides.least_medians[at] == min(alone.medians), seed
             assert (sides.lowest[at], sides.highest[at]) == (min(map(min, replicas)), max(map(max, replicas))), seed
-
-
-def test_arrays_are_read_as_tuples_are() -> None:
-    many = _random_sides(0)
-    arrays = [tuple(map(np.array, replicas)) for replicas in many]
-    for tuples, of_arrays in zip(astuple(SideColumns.of(many)), astuple(SideColumns.of(arrays)), strict=True):
-        np.testing.assert_array_equal(tuples, of_arrays)
 
 
 def test_a_side_with_a_value_below_zero_has_a_level_and_ends_and_no_sides_are_no_comparisons() -> None:
@@ -89,31 +85,11 @@ def test_pairs_compared_together_are_those_compared_one_by_one():
             for old, new, limit in zip(before, after, thresholds, strict=True)
         ]
         assert compare_pairs(sides, before, sides, after, thresholds) == alone, seed
-        assert {comparison.verdict for comparison in alone} == {
-            Verdict.REGRESSION,
-            Verdict.IMPROVEMENT,
-            Verdict.UNCHANGED,
-            Verdict.INCONCLUSIVE,
-        }
-
-
-def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
-    random = np.random.default_rng(5)
-    many = [
-        tuple(tuple(values) for values in 1e-4 * (1 + noise * random.standard_normal((count, 2))))
-        for count in (2, 3, 5, 99, 100, 101)
-        for noise in (0.003, 0.01, 0.03, 0.3)
-        for _ in range(8)
-    ]
-    sides, before = SideColumns.of(many), np.arange(0, len(many), 2)
-    after = before + 1
-    together = compare_pairs(sides, before, sides, after, [0.01] * before.size)
-    assert together == [
-        compare_sides(sides.side(old), sides.side(new), threshold=0.01) for old, new in zip(before, after, strict=True)
-    ]
-    reasons = " ".join(comparison.reason for comparison in together)
-    assert "; not even 100 replicas would settle it" in reasons
-    assert "replicas on each side would settle it" in reasons
+        verdicts = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
+        assert {comparison.verdict for comparison in alone} == verdicts, seed
+        reasons = " ".join(comparison.reason for comparison in alone)
+        assert "; not even 100 replicas would settle it" in reasons, seed
+        assert "replicas on each side would settle it" in reasons, seed
 
 
 def test_each_candidate_is_compared_with_each_baseline_as_with_it_alone() -> None:
