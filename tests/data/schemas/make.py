@@ -15,61 +15,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from perfsvc.model import (
-    Absence,
-    Batch,
-    Bisection,
-    CacheState,
-    Case,
-    CaseExplanation,
-    Cause,
-    ChangeKind,
-    CheckedKernel,
-    CheckVerdict,
-    Commit,
-    Conditions,
-    Confirmation,
-    DeviceInfo,
-    Direction,
-    Environment,
-    Estimate,
-    Evidence,
-    Expected,
-    ExpectedKind,
-    FindingState,
-    FullEnvironment,
-    HotLine,
-    Instruction,
-    Judgement,
-    Kind,
-    Limiter,
-    Measurement,
-    Noise,
-    Occupancy,
-    Package,
-    Peak,
-    Profile,
-    ProfiledKernel,
-    ProfileResult,
-    ProfilerRule,
-    Provenance,
-    PythonCode,
-    Reason,
-    ReasonKind,
-    ReplayRecord,
-    RootCause,
-    Series,
-    SkippedCommit,
-    Slowdown,
-    SourceLine,
-    StaticFacts,
-    Status,
-    Suspect,
-    Trial,
-    Verdict,
-    Work,
-    digest,
-)
+from perfsvc import model
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.remote.rows import AuditEntry
 from perfsvc.store.schema.engine import transaction
@@ -78,53 +24,59 @@ from perfsvc.store.schema.server_tables import ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import Imports
 
 KEY = "5e" * 32  # that of tests/conftest.py
-GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132, interconnect="NVLink")
-TILED = Case("transpose", "tiled", (("n", 64),))
+GPU = model.DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132, interconnect="NVLink")
+TILED = model.Case("transpose", "tiled", (("n", 64),))
 SHARED = replace(TILED, variant="shared", formerly=("tiled",))
 NAIVE = replace(TILED, variant="naive")
-WARM = Conditions(1.5e9, 2.5e9, 60.0, 500.0, (Slowdown.POWER_CAP,))
-HOT = Conditions(1.0e9, 2.5e9, 90.0, 400.0, (Slowdown.THERMAL,), 1, (48,), (99,))
+WARM = model.Conditions(1.5e9, 2.5e9, 60.0, 500.0, (model.Slowdown.POWER_CAP,))
+HOT = model.Conditions(1.0e9, 2.5e9, 90.0, 400.0, (model.Slowdown.THERMAL,), 1, (48,), (99,))
 
 
 def fill(store: Store) -> None:
     """Store two runs, a rename between them, and at least one row in every table."""
     store.devices.put(GPU)
     started = datetime(2025, 1, 1, tzinfo=UTC)
-    origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
+    origin = model.Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
     first = store.runs.begin(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
     common = {"host.kernel": "6.1", "variable.CUDA_X": "1", "package.triton": "3.4.0"}
-    store.devices.put_full_environment(first, FullEnvironment(common, {"GPU-1": {"gpu.ecc": "on"}}))
-    record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
-    code = CaseCode(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
+    store.devices.put_full_environment(first, model.FullEnvironment(common, {"GPU-1": {"gpu.ecc": "on"}}))
+    record = model.ReplayRecord(
+        TILED, model.Kind.KERNEL, (), (), (model.digest(b"cubin"),), model.digest(b"# bench.py"), seed=7
+    )
+    code = CaseCode(record, {model.digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
     (binary,) = store.binaries.put([code])
-    put(store, first, Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.5, 0.25)), 0.375, binary)
-    python = PythonCode((Package("triton", "3.4.0", "aa"),), (), (("helpers", digest(b"# helpers.py")),))
-    files = {digest(b"# helpers.py"): b"# helpers.py"}
-    again = Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.125,), python=python, files=files)
+    put(store, first, model.Measurement(TILED, "GPU-1", 0, model.Status.OK, samples_s=(0.5, 0.25)), 0.375, binary)
+    python = model.PythonCode(
+        (model.Package("triton", "3.4.0", "aa"),), (), (("helpers", model.digest(b"# helpers.py")),)
+    )
+    files = {model.digest(b"# helpers.py"): b"# helpers.py"}
+    again = model.Measurement(TILED, "GPU-1", 1, model.Status.OK, samples_s=(0.125,), python=python, files=files)
     put(store, first, again, 0.125, binary)
-    put(store, first, Measurement(NAIVE, "GPU-1", 0, Status.FAILED, reason="does not compile"), None, None)
+    put(store, first, model.Measurement(NAIVE, "GPU-1", 0, model.Status.FAILED, reason="does not compile"), None, None)
     store.runs.end(first, RunState.FINISHED)
     put_imported(store, first, started)
-    series = Series(SHARED, "GPU-1", GPU.model)
-    store.verdicts.put(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
+    series = model.Series(SHARED, "GPU-1", GPU.model)
+    store.verdicts.put(first, [model.Judgement(replace(series, case=TILED), model.Verdict.NEW)])
     night = store.nights.begin(
         host="box", started=started, suite="kernels", command_line="perfsvc nightly", settings={"replicas": 3}
     )
     second = store.runs.begin(replace(origin, started=started.replace(day=2), commit="def", dirty=True), night=night)
     store.devices.put_full_environment(
-        second, FullEnvironment(common | {"variable.CUDA_X": "2"}, {"GPU-1": {"gpu.ecc": "off"}})
+        second, model.FullEnvironment(common | {"variable.CUDA_X": "2"}, {"GPU-1": {"gpu.ecc": "off"}})
     )
-    renamed = Measurement(
+    renamed = model.Measurement(
         SHARED,
         "GPU-1",
         0,
-        Status.OK,
+        model.Status.OK,
         samples_s=(0.5,),
         places_s=(0.5, 0.75),
         metrics={"overlap": 0.75},
         batches=(
-            Batch((0.5,), blocked=True, kept_ahead=True, busy_s=0.625, conditions=WARM),
-            Batch((0.75, 1.0), blocked=True, kept_ahead=False, busy_s=2.0, rejected="thermal slowdown", conditions=HOT),
+            model.Batch((0.5,), blocked=True, kept_ahead=True, busy_s=0.625, conditions=WARM),
+            model.Batch(
+                (0.75, 1.0), blocked=True, kept_ahead=False, busy_s=2.0, rejected="thermal slowdown", conditions=HOT
+            ),
         ),
         warmup=3,
         note="the host fell behind once",
@@ -134,31 +86,33 @@ def fill(store: Store) -> None:
         busy_s=3.25,
     )
     put(store, second, renamed, 0.5, None, variant_index=2, relative_to="copy")
-    store.measurements.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125, 0.0625, 0.5, 0.75)})
-    store.devices.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
-    store.devices.put_gpu_peak(replace(GPU, driver="580.1", power_limit_w=700.0), "tf32", 4.0e14, version=1)
-    store.runs.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
-    store.runs.end(second, RunState.INTERRUPTED)
-    unchanged = Judgement(
-        series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 6, 1, 3, 0.0625
+    store.measurements.put_noise(
+        second, {("GPU-1", SHARED, model.CacheState.COLD): model.Noise(0.25, 0.125, 0.0625, 0.5, 0.75)}
     )
-    slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
+    store.devices.put_peaks(second, {"GPU-1": model.Peak(2.0e12, 2.5e12)})
+    store.devices.put_gpu_peak(replace(GPU, driver="580.1", power_limit_w=700.0), "tf32", 4.0e14, version=1)
+    store.runs.put_over_budget(second, [("GPU-1", NAIVE, model.CacheState.COLD)])
+    store.runs.end(second, RunState.INTERRUPTED)
+    unchanged = model.Judgement(
+        series, model.Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 6, 1, 3, 0.0625
+    )
+    slower = replace(unchanged, verdict=model.Verdict.REGRESSION, cause=model.Cause.KERNEL)
     store.verdicts.put(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
-    suspect = Suspect(slower, ChangeKind.REGRESSION, Direction.SLOWER)
-    root_cause = RootCause("abc..def", "the old one is faster", (suspect,))
+    suspect = model.Suspect(slower, model.ChangeKind.REGRESSION, model.Direction.SLOWER)
+    root_cause = model.RootCause("abc..def", "the old one is faster", (suspect,))
     (finding,) = store.findings.update(second, [], [root_cause]).raised
     store.findings.assign(finding, "bob", by="ann")
     until = started.replace(year=started.year + 1)
-    store.findings.set_state(finding, FindingState.IGNORED, reason="wanted", by="ann", until=until)
+    store.findings.set_state(finding, model.FindingState.IGNORED, reason="wanted", by="ann", until=until)
     store.confirmations.put(
-        Confirmation(
+        model.Confirmation(
             suspect,
-            Cause.KERNEL,
+            model.Cause.KERNEL,
             "the old one is faster",
             threshold=0.125,
             seed=7,
             budget_s=20.0,
-            verdict=Verdict.REGRESSION,
+            verdict=model.Verdict.REGRESSION,
             ratio=2.0,
             low=1.5,
             high=2.5,
@@ -166,14 +120,14 @@ def fill(store: Store) -> None:
             drift=1.0,
             same_code=False,
             wall_s=4.0,
-            baseline=(Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.25, 0.5)),),
-            candidate=(Measurement(SHARED, "GPU-1", 0, Status.OK, samples_s=(0.5, 1.0)),),
+            baseline=(model.Measurement(TILED, "GPU-1", 1, model.Status.OK, samples_s=(0.25, 0.5)),),
+            candidate=(model.Measurement(SHARED, "GPU-1", 0, model.Status.OK, samples_s=(0.5, 1.0)),),
         )
     )
-    again = Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.25,), metrics={"energy_j": 0.5})
+    again = model.Measurement(TILED, "GPU-1", 0, model.Status.OK, samples_s=(0.25,), metrics={"energy_j": 0.5})
     judged = replace(suspect.judgement, series=replace(series, metric="energy_j"))
     store.confirmations.put(
-        Confirmation(replace(suspect, judgement=judged), Cause.NOISE, "", 0.01, 7, 20.0, baseline=(again,))
+        model.Confirmation(replace(suspect, judgement=judged), model.Cause.NOISE, "", 0.01, 7, 20.0, baseline=(again,))
     )
     store.baselines.pin(first, [series], by="ann", comment="release")
     put_why(store, first, second, binary)
@@ -184,19 +138,19 @@ def fill(store: Store) -> None:
     put_exclusion(store, first)
 
 
-WHY = Reason(
-    ReasonKind.OCCUPANCY,
+WHY = model.Reason(
+    model.ReasonKind.OCCUPANCY,
     0.9,
     "32 → 16 warps",
-    (Evidence("achieved_occupancy", 0.5, None),),
-    (ProfilerRule("Occupancy", "few warps", 0.5),),
+    (model.Evidence("achieved_occupancy", 0.5, None),),
+    (model.ProfilerRule("Occupancy", "few warps", 0.5),),
     counted="instructions",
-    before=(HotLine(0.75, "LDG.E R2, [R4.64]", 2),),
-    after=(HotLine(1.0, "LDG.E R2, [R4.64]", 1, SourceLine("tile.cuh", 31), "t = a[i];", changed=True),),
+    before=(model.HotLine(0.75, "LDG.E R2, [R4.64]", 2),),
+    after=(model.HotLine(1.0, "LDG.E R2, [R4.64]", 1, model.SourceLine("tile.cuh", 31), "t = a[i];", changed=True),),
 )
 
 
-INSTRUCTIONS = (Instruction(16, "LDG.E R2, [R4.64]", {"instructions": 64.0}, SourceLine("tile.cuh", 31)),)
+INSTRUCTIONS = (model.Instruction(16, "LDG.E R2, [R4.64]", {"instructions": 64.0}, model.SourceLine("tile.cuh", 31)),)
 
 
 def put_imported(store: Store, run: int, imported: datetime) -> None:
@@ -208,14 +162,16 @@ def put_imported(store: Store, run: int, imported: datetime) -> None:
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
     """Store a profile with metrics, a failed one, and their explanation."""
-    profile = Profile(
+    profile = model.Profile(
         "tiled",
         {"duration_s": 0.25, "registers": None},
-        (ProfilerRule("Occupancy", "few warps", 0.5),),
+        (model.ProfilerRule("Occupancy", "few warps", 0.5),),
         instructions=INSTRUCTIONS,
-        kernels=(ProfiledKernel("head", 0.125), ProfiledKernel("tiled", 0.25)),
+        kernels=(model.ProfiledKernel("head", 0.125), model.ProfiledKernel("tiled", 0.25)),
     )
-    counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
+    counted = model.ProfileResult(
+        TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0
+    )
     numbers = (
         *store.profiles.put([counted], b"report"),
         *store.profiles.put(
@@ -223,18 +179,21 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
         ),
     )
     store.profiles.put_explanation(
-        CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", (WHY,), 2.0, profiles=numbers)
+        model.CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", (WHY,), 2.0, profiles=numbers)
     )
 
 
-def put_check(store: Store, origin: Provenance) -> None:
+def put_check(store: Store, origin: model.Provenance) -> None:
     """Store a check of a new kernel and of one that does not compile."""
-    facts = StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8),), "aa")
-    kernel = CheckedKernel(
-        TILED, "sm_90", "tiled", facts=facts, occupancy=Occupancy(64, 64, Limiter.WARPS), threads=256
+    facts = model.StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8),), "aa")
+    kernel = model.CheckedKernel(
+        TILED, "sm_90", "tiled", facts=facts, occupancy=model.Occupancy(64, 64, model.Limiter.WARPS), threads=256
     )
-    failed = CheckedKernel(NAIVE, "sm_90", "", Status.FAILED, "does not compile")
-    verdicts = [CheckVerdict(kernel, Verdict.NEW), CheckVerdict(failed, Verdict.BROKEN, reason=failed.reason)]
+    failed = model.CheckedKernel(NAIVE, "sm_90", "", model.Status.FAILED, "does not compile")
+    verdicts = [
+        model.CheckVerdict(kernel, model.Verdict.NEW),
+        model.CheckVerdict(failed, model.Verdict.BROKEN, reason=failed.reason),
+    ]
     store.checks.put(origin, verdicts, toolkit="nvcc 13.0.88", disassembler="nvdisasm 13.5.37")
 
 
@@ -251,19 +210,19 @@ def put_night(store: Store, night: int, started: datetime) -> None:
         connection.execute(insert(Deliveries).values(delivery))
 
 
-def put_bisection(store: Store, finding: int, series: Series) -> None:
+def put_bisection(store: Store, finding: int, series: model.Series) -> None:
     """Store that the commit ``bbb`` made a case of a finding slower, and that another commit was skipped."""
     commits = [
-        Commit(name * 10, subject, "Ann <ann@example.com>", datetime(2025, 1, day, tzinfo=UTC), ("0" * 30,))
+        model.Commit(name * 10, subject, "Ann <ann@example.com>", datetime(2025, 1, day, tzinfo=UTC), ("0" * 30,))
         for day, (name, subject) in enumerate((("aaa", "fast"), ("bbb", "slow"), ("ccc", "broken")), 1)
     ]
     good, bad, skipped = commits
-    old = Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.25, 0.5, 0.5))
+    old = model.Measurement(TILED, "GPU-1", 0, model.Status.OK, samples_s=(0.25, 0.5, 0.5))
     new = replace(old, replica=1, samples_s=(1.0,))
-    trial = Trial(good, bad, Verdict.REGRESSION, "the case is slower", 2.0, 1.5, 2.5, 1, (old,), (new,))
+    trial = model.Trial(good, bad, model.Verdict.REGRESSION, "the case is slower", 2.0, 1.5, 2.5, 1, (old,), (new,))
     store.findings.put_bisection(
         finding,
-        Bisection(
+        model.Bisection(
             series.case,
             GPU,
             series.cache,
@@ -276,7 +235,7 @@ def put_bisection(store: Store, finding: int, series: Series) -> None:
             builds=3,
             compiled=2,
             codes=2,
-            verdict=Verdict.REGRESSION,
+            verdict=model.Verdict.REGRESSION,
             reason="the case is slower at this commit",
             boundary=1.5,
             culprits=(bad,),
@@ -284,7 +243,7 @@ def put_bisection(store: Store, finding: int, series: Series) -> None:
             changed=("binary",),
             files=("kernels/tiled.cu",),
             trials=(trial,),
-            skipped=(SkippedCommit(skipped, "it does not compile"),),
+            skipped=(model.SkippedCommit(skipped, "it does not compile"),),
             wall_s=7.0,
         ),
     )
@@ -298,16 +257,22 @@ def put_exclusion(store: Store, run: int) -> None:
 
 def put_absence(store: Store, night: int, started: datetime) -> None:
     """Store that the night misses a GPU."""
-    gpu = Expected(ExpectedKind.GPU, "GPU-2", "box", night, started, "kernels", "auto", GPU.model)
+    gpu = model.Expected(model.ExpectedKind.GPU, "GPU-2", "box", night, started, "kernels", "auto", GPU.model)
     store.expectations.update([gpu], [], night=night, now=started)
-    absence = Absence("GPU-2 (NVIDIA H100) on host box", "last seen in night 1", (gpu,))
+    absence = model.Absence("GPU-2 (NVIDIA H100) on host box", "last seen in night 1", (gpu,))
     store.expectations.update([], [absence], night=night, now=started)
 
 
 def put_remote(store: Store, run: int, at: datetime) -> None:
     """Store a token, that a run was received with it, and an entry of the audit log."""
     secret = "a0" * 32
-    token = {"name": "box", "scopes": "read,write", "sha256": digest(secret.encode()), "made_at": at, "made_by": "ann"}
+    token = {
+        "name": "box",
+        "scopes": "read,write",
+        "sha256": model.digest(secret.encode()),
+        "made_at": at,
+        "made_by": "ann",
+    }
     received = {"digest": "cd" * 32, "run_id": run, "token_id": 1, "key": "night 1", "received_at": at, "judged_at": at}
     with transaction(store.database.engine, writes=True) as connection:
         connection.execute(insert(Tokens).values(**token, revoked_by=""))
@@ -318,16 +283,17 @@ def put_remote(store: Store, run: int, at: datetime) -> None:
 def put(
     store: Store,
     run: int,
-    measurement: Measurement,
+    measurement: model.Measurement,
     median_s: float | None,
     binary: int | None,
     **of_a_ladder: Any,
 ) -> None:
     """Store one measurement whose interval is its median."""
-    estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
-    environment = Environment("580.1", "nvcc 13.0.88", 700.0, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1")))
+    estimate = None if median_s is None else model.Estimate(median_s, median_s, median_s, len(measurement.samples_s))
+    environment = model.Environment("580.1", "nvcc 13.0.88", 700.0, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1")))
     store.measurements.put(
-        run, [MeasurementEntry(measurement, environment, Work(1, 2, 3, "tf32", 4), estimate, binary, **of_a_ladder)]
+        run,
+        [MeasurementEntry(measurement, environment, model.Work(1, 2, 3, "tf32", 4), estimate, binary, **of_a_ladder)],
     )
 
 
