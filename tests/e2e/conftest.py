@@ -171,6 +171,14 @@ class Workplace:
         for source in suite.glob("*/*.cu"):
             source.write_text(source.read_text() + "// changed\n")
 
+    def modules(self, run: int = 1) -> dict[str, str]:
+        """Return the digest of each variant's binary in a run."""
+        query = (
+            "select distinct variant, sha256 from binary_files join measurements using (binary_id) "
+            "join cases on cases.id = case_id where role = 'module' and run_id = ?"
+        )
+        return dict(self.rows(query, run))
+
     def rows(self, query: str, *values) -> list[tuple]:
         """What a SQL query finds in the database."""
         connection = sqlite3.connect(self.database)

@@ -10,7 +10,13 @@ from perfsvc.suite import Selection, discover
 CASE = "scale/beta[n=100]"
 SLOW = {"seconds": 1.05e-4}
 USUAL = {"seconds": 1e-4}
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+
+
+def git(folder, *arguments, author="Ada"):
+    """Run git in a folder as an author; return what it printed."""
+    who = ("-c", f"user.name={author}", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", folder, *who, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class History:
@@ -28,8 +34,7 @@ class History:
         self.git("init", "-q", "-b", "main")
 
     def git(self, *arguments):
-        command = ["git", "-C", self.root, *AUTHOR, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.root, *arguments)
 
     def commit(self, subject, text="", times=None):
         """Commit a kernel with this text and these times; return the hash."""

@@ -1,5 +1,6 @@
 """The processes of a run, as /proc lists them."""
 
+import time
 from pathlib import Path
 
 WORKER = b"perfsvc.measure.worker.main"
@@ -24,3 +25,18 @@ def _forks_workers(pid):
         return WORKER in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:  # it has ended since it was listed
         return False
+
+
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)

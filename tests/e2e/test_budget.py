@@ -20,14 +20,6 @@ def test_cases_over_budget_are_named_and_the_rest_is_measured(perfsvc):
     assert {row["reason"] for row in over_budget} == {reason}
 
 
-def test_the_table_names_cases_over_budget(perfsvc):
-    perfsvc.play({"*": {"seconds": 1e-4}})
-    out = perfsvc.fake(*ROOM_FOR_ONE, code=0).out
-    for case in CASES[1:]:
-        assert f"– over budget: {case}: 2 replicas of about" in out
-    assert "run 1: 1 ok, 2 over budget; " in out
-
-
 def test_cases_never_measured_come_before_measured_ones(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake("--exclude", "*/beta", "--replicas", "1", code=0)

@@ -38,24 +38,15 @@ def test_each_cache_state_has_its_own_measurements_noise_and_verdict(twice):
     assert caches == [("both", "cold", 3), ("both", "warm", 3), ("hot", "warm", 3), ("usual", "cold", 3)]
 
 
-def test_a_history_keeps_them_apart(twice):
+def test_a_history_and_a_comparison_keep_them_apart(twice):
     workplace, _ = twice
     rows = workplace("show", BOTH, "--format", "json", code=0).json
     assert [(row["run"], row["cache"]) for row in rows] == [(1, "cold"), (1, "warm"), (2, "cold"), (2, "warm")]
     assert [bool(row["details"]) for row in rows] == [False, False, True, True]
-    out = workplace("show", BOTH, code=0).out
-    assert f"{BOTH} cold on Fake GPU" in out
-    assert f"{BOTH} warm on Fake GPU" in out
-    assert "caches/usual[n=4] on Fake GPU" in workplace("show", "caches/usual[n=4]", code=0).out
-
-
-def test_a_comparison_names_the_cache_state(twice):
-    out = twice[0]("compare", "1", "2", code=0).out
-    assert f"{BOTH} cold " in out
-    assert f"{BOTH} warm " in out
-    assert "caches/usual[n=4] cold" not in out
-
-
-def test_the_list_shows_the_cache_states_of_each_case(perfsvc):
-    rows = perfsvc("list", "--suite", perfsvc.suites / "caches", "--format", "json", code=0).json
+    for command in (("show", BOTH), ("compare", "1", "2")):
+        out = workplace(*command, code=0).out
+        assert f"{BOTH} cold " in out
+        assert f"{BOTH} warm " in out
+        assert "caches/usual[n=4] cold" not in out
+    rows = workplace("list", "--suite", workplace.suites / "caches", "--format", "json", code=0).json
     assert [row["caches"] for row in rows] == [["cold", "warm"], ["warm"], ["cold"]]

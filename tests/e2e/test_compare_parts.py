@@ -47,59 +47,47 @@ def gpus(prepared):
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_comparison_is_written_to_several_files(two_runs):
+def test_one_comparison_is_written_to_several_files_and_format_is_what_is_printed(two_runs):
     perfsvc = two_runs()
-    files = [f"compare.{suffix}" for suffix in ("html", "md", "csv", "json", "xml")]
-    ended = perfsvc("compare", "1", "2", *(word for name in files for word in ("--output", name)), code=1)
-    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == files
+    files = ["compare.html", "compare.md", "compare.csv", "compare.xml", "compare.sarif", "codequality=quality.json"]
+    outputs = [word for name in files for word in ("--output", name)]
+    ended = perfsvc("compare", "1", "2", *outputs, code=1)
+    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == [*files[:-1], "quality.json"]
     assert "compare.html: 1 regression, 0 improvements, " in ended.out
     assert "<h1>Run 2 against run 1</h1>" in (perfsvc.folder / "compare.html").read_text()
-    for name, output_format in (("compare.md", "github"), ("compare.json", "json"), ("compare.xml", "junit")):
+    for name, output_format in (("compare.md", "github"), ("compare.xml", "junit")):
         printed = perfsvc("compare", "1", "2", "--format", output_format, code=1).out
         assert (perfsvc.folder / name).read_text() == printed
     rows = list(csv.DictReader((perfsvc.folder / "compare.csv").read_text().splitlines()))
     (slower,) = (row for row in rows if row["verdict"] == "regression")
     assert (slower["case"], slower["threshold"], slower["baseline_run"]) == ("scale/alpha[n=100]", "0.01", "1")
     assert float(slower["ratio"]) == pytest.approx(1.05, rel=1e-3)
-
-
-def test_a_comparison_with_the_baseline_has_a_page_too(two_runs):
-    perfsvc = two_runs()
+    (run,) = json.loads((perfsvc.folder / "compare.sarif").read_text())["runs"]
+    assert [result["level"] for result in run["results"]] == ["error"]
+    (entry,) = json.loads((perfsvc.folder / "quality.json").read_text())
+    assert entry["check_name"] == "perfsvc compare: regression"
+    printed = perfsvc("compare", "1", "2", *outputs, "--format", "json", code=1).json
+    assert [remark["rule"] for remark in printed["review"]["remarks"]] == ["regression"]
+    assert not printed["review"]["passed"]
     perfsvc("compare", "@baseline", "2", "--output", "compare.html", code=1)
     text = (perfsvc.folder / "compare.html").read_text()
     assert "<h1>Run 2 against its baseline</h1>" in text
     assert "<code>perfsvc compare @baseline 1 --output compare.html</code>" in text
 
 
-def test_a_format_before_a_file_overrides_its_suffix_and_format_is_what_is_printed(two_runs):
+def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs):
     perfsvc = two_runs()
-    files = ("--output", "codequality=quality.json", "--output", "compare.sarif", "--output", "./n=1.csv")
-    printed = perfsvc("compare", "1", "2", *files, "--format", "json", code=1).json
-    assert [remark["rule"] for remark in printed["review"]["remarks"]] == ["regression"]
-    assert not printed["review"]["passed"]
-    (entry,) = json.loads((perfsvc.folder / "quality.json").read_text())
-    assert entry["check_name"] == "perfsvc compare: regression"
-    (run,) = json.loads((perfsvc.folder / "compare.sarif").read_text())["runs"]
-    assert [result["level"] for result in run["results"]] == ["error"]
-    assert (perfsvc.folder / "n=1.csv").read_text().startswith("verdict,cause,")
-    table = perfsvc("compare", "1", "2", code=1).out
-    assert perfsvc("compare", "1", "2", "--format", "table", *files, code=1).out == table
-
-
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("compare.pdf", "has no suffix of a known format"),
-        ("compare", "has no suffix of a known format"),
-        ("table=a.html", "is no FORMAT=FILE; the formats are json, github, junit, csv, html, sarif, codequality"),
-        ("sarf=a.sarif", "is no FORMAT=FILE"),
-        ("json=", "is no FORMAT=FILE"),
-        ("json=.", "is a directory"),
-    ],
-)
-def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs, output, message):
-    ended = two_runs()("compare", "no", "run", "--output", output, code=2)
-    assert message in " ".join(ended.err.split())
+    formats = "json, github, junit, csv, html, sarif, codequality"
+    for output, message in {
+        "compare.pdf": "has no suffix of a known format",
+        "compare": "has no suffix of a known format",
+        "table=a.html": f"is no FORMAT=FILE; the formats are {formats}",
+        "sarf=a.sarif": "is no FORMAT=FILE",
+        "json=": "is no FORMAT=FILE",
+        "json=.": "is a directory",
+    }.items():
+        ended = perfsvc("compare", "no", "run", "--output", output, code=2)
+        assert message in " ".join(ended.err.split())
 
 
 # --- GPUs and variants -----------------------------------------------------------------------------------------------
@@ -128,21 +116,19 @@ def test_two_models_of_two_runs_are_compared_with_the_spread_of_the_gpus_in_the_
     assert "improvement" in table
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--gpus", "H100-0", "H100-0"), "are the same GPU"),
-        (("--gpus", "H100", "V100"), "no measured GPU has the UUID or the model 'V100'"),
-        (("--gpus", "H100", "H200", "1"), "run 1 has no result of H200"),
-        (("--gpus", "H100", "H200", "--device", "H100"), "--gpus names the devices"),
-        (("--gpus", "H100", "H200", "--variants", "a", "b"), "exclude each other"),
-        (("--variants", "scale/alpha", "scale/alpha"), "is named twice"),
-        (("--variants", "scale/alpha", "scale/nothing"), "name one of scale/alpha, scale/beta, scale/gamma"),
-        (("--variants", "scale/alpha", "scale/beta", "--select", "nothing"), "select"),
-    ],
-)
-def test_parts_that_cannot_be_compared_are_refused_with_a_cure(gpus, arguments, message):
-    assert message in gpus()("compare", *arguments, code=2).err
+def test_parts_that_cannot_be_compared_are_refused_with_a_cure(gpus):
+    perfsvc = gpus()
+    for message, arguments in {
+        "are the same GPU": ("--gpus", "H100-0", "H100-0"),
+        "no measured GPU has the UUID or the model 'V100'": ("--gpus", "H100", "V100"),
+        "run 1 has no result of H200": ("--gpus", "H100", "H200", "1"),
+        "--gpus names the devices": ("--gpus", "H100", "H200", "--device", "H100"),
+        "exclude each other": ("--gpus", "H100", "H200", "--variants", "a", "b"),
+        "is named twice": ("--variants", "scale/alpha", "scale/alpha"),
+        "name one of scale/alpha, scale/beta, scale/gamma": ("--variants", "scale/alpha", "scale/nothing"),
+        "select": ("--variants", "scale/alpha", "scale/beta", "--select", "nothing"),
+    }.items():
+        assert message in perfsvc("compare", *arguments, code=2).err
 
 
 def test_two_variants_are_compared_at_the_same_points(two_runs):

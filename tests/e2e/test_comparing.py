@@ -2,17 +2,16 @@
 
 import contextlib
 import json
-import re
 import shutil
 import sqlite3
-import subprocess
 
 import pytest
+
+from tests.e2e.history import git
 
 USUAL = {"seconds": 1e-4}
 SLOW = {"seconds": 1.05e-4}
 CASES = ("scale/alpha[n=100]", "scale/beta[n=100]", "scale/gamma[n=100]")
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
 
 
 class Repository:
@@ -23,16 +22,10 @@ class Repository:
         self.root = perfsvc.folder / "repository"
         self.suite = self.root / "scale"
         shutil.copytree(perfsvc.suites / "scale", self.suite)
-        self.git("init", "-q", "-b", "main")
-        self.commit("first")
+        git(self.root, "init", "-q", "-b", "main")
+        git(self.root, "add", "-A")
+        git(self.root, "commit", "-q", "-m", "first")
         perfsvc.play({"*": USUAL})
-
-    def git(self, *arguments):
-        subprocess.run(["git", "-C", self.root, *AUTHOR, *arguments], check=True, capture_output=True)
-
-    def commit(self, subject):
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", subject)
 
     def run(self, *arguments, code=0):
         return self.perfsvc.fake("--replicas", "2", *arguments, suite=self.suite, code=code)
@@ -54,19 +47,22 @@ def measured(perfsvc, *arguments, suite="scale", code=0):
 # --- which runs ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pair", [("HEAD", "HEAD"), ("1", "1"), ("main", "1"), ("latest", "HEAD")])
-def test_a_run_is_not_compared_with_itself(repository, pair):
+def test_a_run_is_not_compared_with_itself_and_the_newer_of_two_equal_runs_is_named(repository):
     repository.run()
-    ended = repository.compare(*pair, code=2)
-    assert f"{pair[0]} and {pair[1]} are the same run, 1" in ended.err
-    cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare @baseline {pair[1]}"
-    assert f"cure: {cure}\n" in ended.err
+    for pair in (("HEAD", "HEAD"), ("1", "1"), ("main", "1"), ("latest", "HEAD")):
+        ended = repository.compare(*pair, code=2)
+        assert f"{pair[0]} and {pair[1]} are the same run, 1" in ended.err
+        cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare @baseline {pair[1]}"
+        assert f"cure: {cure}\n" in ended.err
+    repository.run()
+    assert "HEAD = run 2, " in (out := repository.compare("1", "HEAD", code=0).out)
+    assert "(the newest of its 2 runs)" in out
 
 
 def test_a_revision_is_its_whole_run_and_not_a_newer_one_of_one_case(repository):
     repository.run()
     repository.run("--select", "scale/alpha")
-    repository.git("commit", "-q", "--allow-empty", "-m", "second")
+    git(repository.root, "commit", "-q", "--allow-empty", "-m", "second")
     repository.run()
     out = repository.compare("HEAD~1", "HEAD", code=0).out
     assert "against HEAD~1 = run 1, " in out
@@ -78,13 +74,6 @@ def test_a_revision_is_its_whole_run_and_not_a_newer_one_of_one_case(repository)
     assert "(rather than run 2, which has only 1 of 3 cases)" in repository.compare(
         "HEAD~1", "HEAD", "--format", "github", code=0
     ).out.replace("\\", "")
-
-
-def test_of_two_equal_runs_of_a_revision_the_newer_one_is_taken_and_named(repository):
-    repository.run()
-    repository.run()
-    assert "HEAD = run 2, " in (out := repository.compare("1", "HEAD", code=0).out)
-    assert "(the newest of its 2 runs)" in out
 
 
 # --- what is missing -------------------------------------------------------------------------------------------------
@@ -142,21 +131,12 @@ def test_what_was_over_budget_is_not_missing(perfsvc):
 # --- answers of other runs -------------------------------------------------------------------------------------------
 
 
-def first_binary(perfsvc):
-    """Return the digest of the module that beta ran in the first run."""
-    ((digest,),) = perfsvc.rows(
-        "select distinct sha256 from binary_files join measurements using (binary_id) join cases on cases.id = case_id "
-        "where role = 'module' and run_id = 1 and variant = 'beta'"
-    )
-    return digest
-
-
 def confirm(perfsvc):
     suite = perfsvc.own("scale")
     perfsvc.play({"*": USUAL})
     for _ in range(2):
         perfsvc.fake("--replicas", "2", suite=suite, code=0)
-    old = first_binary(perfsvc)
+    old = perfsvc.modules()["beta"]
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old: USUAL})
     perfsvc.fake("--replicas", "2", "--confirm", suite=suite, code=1)
@@ -175,13 +155,17 @@ def beta(ended):
     return row
 
 
-@pytest.mark.parametrize("pair", [("1", "3"), ("2", "3"), ("1", "4"), ("2", "4"), ("@baseline", "4")])
-def test_a_confirmed_regression_is_confirmed_against_every_run_of_the_same_code(confirmed, pair):
-    row = beta(confirmed("compare", *pair, "--format", "json", code=1))
-    assert (row["verdict"], row["cause"]) == ("regression", "kernel")
-    assert "measured in A/B pairs, its code is 5.0 % slower than the baseline's" in row["reason"]
-    assert row["reason"].endswith(", as run 3 had it measured") is (pair[1] == "4")
-    assert row["reason"].count("measured in A/B pairs") == 1
+def test_a_confirmed_regression_is_confirmed_against_every_run_of_the_same_code(confirmed):
+    for pair in (("1", "3"), ("2", "3"), ("1", "4"), ("2", "4"), ("@baseline", "4")):
+        row = beta(confirmed("compare", *pair, "--format", "json", code=1))
+        assert (row["verdict"], row["cause"]) == ("regression", "kernel"), pair
+        assert "measured in A/B pairs, its code is 5.0 % slower than the baseline's" in row["reason"]
+        assert row["reason"].endswith(", as run 3 had it measured") is (pair[1] == "4")
+        assert row["reason"].count("measured in A/B pairs") == 1
+    causes = confirmed.rows("select run_id, cause from verdicts where verdict = 'regression' order by run_id")
+    assert causes == [(3, "kernel"), (4, "unconfirmed")], "a night asks for its own answer"
+    row = beta(confirmed("compare", "4", "1", "--format", "json", code=0))
+    assert (row["verdict"], row["cause"]) == ("improvement", "unconfirmed"), "a change back is another change"
 
 
 def test_an_answer_about_other_code_is_not_taken_over(confirmed):
@@ -191,35 +175,7 @@ def test_an_answer_about_other_code_is_not_taken_over(confirmed):
     assert beta(confirmed("compare", "1", "5", "--format", "json", code=1))["cause"] == "unconfirmed"
 
 
-def test_an_answer_about_a_change_back_is_not_taken_over(confirmed):
-    row = beta(confirmed("compare", "4", "1", "--format", "json", code=0))
-    assert (row["verdict"], row["cause"]) == ("improvement", "unconfirmed")
-
-
-def test_a_night_asks_for_its_own_answer(confirmed):
-    causes = confirmed.rows("select run_id, cause from verdicts where verdict = 'regression' order by run_id")
-    assert causes == [(3, "kernel"), (4, "unconfirmed")]
-
-
 # --- words -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_series_that_is_too_noisy_has_a_bound_that_reads_one_way(perfsvc):
-    suite = perfsvc.own("scale")
-    measured(perfsvc, suite=suite)
-    perfsvc.rebuild(suite)
-    perfsvc.play(
-        {"*": USUAL, "scale/alpha": {"seconds": [0.5e-4, 1e-4, 2e-4]}, "scale/beta": {"seconds": [1e-4, 2e-4]}}
-    )
-    perfsvc.fake("--replicas", "3", suite=suite, code=0)
-    out = " ".join(perfsvc("compare", "1", "2", code=0).out.split())
-    found = re.search(r"inconclusive, too noisy to tell: (\S+) \((up to [^)]*)\)", out)
-    assert found[1] == CASES[0]
-    assert re.fullmatch(r"up to \d+ times as long or \d\d % faster", found[2])
-    assert "a factor of" not in found[0]
-    rows = perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
-    (sentence,) = [row["sentence"] for row in rows if row["case"] == CASES[0]]
-    assert sentence == f"inconclusive {CASES[0]}: {found[2]}, too noisy to tell"
 
 
 def test_the_counts_of_every_format_keep_noise_apart(perfsvc):

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shutil
 
 import pytest
 
@@ -18,35 +17,27 @@ def measured(perfsvc):
     return perfsvc
 
 
-def test_the_command_builds_a_site_and_names_its_first_page(measured):
-    ended = measured("dashboard", "build", measured.folder / "pages", code=0)
-    assert ended.out == f"{measured.folder / 'pages' / 'index.html'}: 10 pages\n"
-    assert "3</b> new" in (measured.folder / "pages" / "index.html").read_text()
-
-
-def test_the_settings_name_the_folder_of_the_site(measured):
+def test_the_command_builds_a_site_in_the_named_folder_or_beside_the_database(measured):
+    pages = measured.folder / "pages"
+    ended = measured("dashboard", "build", pages, code=0)
+    assert ended.out == f"{pages / 'index.html'}: 10 pages\n"
+    assert "3</b> new" in (pages / "index.html").read_text()
+    measured("dashboard", "build", code=0)
+    assert (measured.folder / "site" / "index.html").exists()
     (measured.folder / "perfsvc.toml").write_text('[dashboard]\nfolder = "public"\n')
     measured("dashboard", "build", code=0)
     assert (measured.folder / "public" / "index.html").exists()
-
-
-def test_without_settings_the_site_is_built_beside_the_database(measured):
-    measured("dashboard", "build", code=0)
-    assert (measured.folder / "site" / "index.html").exists()
+    (measured.folder / "mine").mkdir()
+    (measured.folder / "mine" / "index.html").write_text("mine")
+    ended = measured("dashboard", "build", measured.folder / "mine", code=2)
+    assert "did not write: index.html" in ended.err
+    assert "cure: name an empty folder" in ended.err
 
 
 def test_without_a_database_no_folder_is_made(perfsvc):
     ended = perfsvc("dashboard", "build", perfsvc.folder / "pages", code=5)
     assert "there is no database" in ended.err
     assert not (perfsvc.folder / "pages").exists()
-
-
-def test_a_folder_with_foreign_files_is_refused_with_a_cure(measured):
-    (measured.folder / "pages").mkdir()
-    (measured.folder / "pages" / "index.html").write_text("mine")
-    ended = measured("dashboard", "build", measured.folder / "pages", code=2)
-    assert "did not write: index.html" in ended.err
-    assert "cure: name an empty folder" in ended.err
 
 
 def bars_of(page, title):
@@ -88,46 +79,3 @@ def test_the_page_of_a_benchmark_has_the_numbers_of_the_report_for_each_gpu_mode
         ("gamma", "300.0 µs", "1.50× tied"),
     ]
     assert "1 of 2 GPUs wrong: " in pooled[2][0]
-
-
-def test_a_reference_variant_is_marked_and_is_not_the_fastest_on_the_pages(perfsvc):
-    suite = perfsvc.own("scale")
-    bench = suite / "scale" / "bench.py"
-    bench.write_text(bench.read_text().replace("    axes=", '    relative_to="beta",\n    axes='))
-    perfsvc.play({"scale/alpha": {"seconds": 2e-4}, "scale/beta": {"seconds": 1e-4}, "scale/gamma": {"seconds": 4e-4}})
-    perfsvc.fake(suite=suite, code=0)
-    perfsvc("dashboard", "build", perfsvc.folder / "pages", code=0)
-    (rows,) = bars_of((perfsvc.folder / "pages" / benchmark_page("scale")).read_text(), "n=100")
-    assert [(row[0], row[4]) for row in rows] == [
-        ("beta reference", "0.50×"),
-        ("alpha", "fastest"),
-        ("gamma", "2.00×"),
-    ]
-    listed = (perfsvc.folder / "pages" / "benchmarks.html").read_text()
-    assert '<td data-name="fastest">alpha <small>vs beta 0.50×</small></td>' in listed
-    assert '<td data-name="next">gamma <small>2.00×</small></td>' in listed
-
-
-@pytest.mark.slow
-def test_the_pages_of_a_run_on_the_cpu_device_name_it_and_call_skipped_cases_skipped(perfsvc):
-    suite = perfsvc.own("scale")
-    bench = suite / "scale" / "bench.py"
-    needs_a_gpu = bench.read_text().replace('variant("alpha")', 'variant("alpha", requires="cuda")')
-    (suite / "gpu_only").mkdir()
-    shutil.copy(suite / "scale" / "scale.cu", suite / "gpu_only")
-    only_one = re.sub(r"variants=.*\]", 'variants=[variant("alpha", requires="cuda")]', needs_a_gpu)
-    (suite / "gpu_only" / "bench.py").write_text(only_one)
-    bench.write_text(needs_a_gpu)
-    perfsvc("run", "--device", "cpu", "--suite", suite, code=0)
-    perfsvc("dashboard", "build", perfsvc.folder / "pages", code=0)
-    benchmarks, fleet, tonight = (
-        (perfsvc.folder / "pages" / name).read_text() for name in ("benchmarks.html", "fleet.html", "index.html")
-    )
-    assert benchmarks.count("skipped: requires cuda: this is the CPU device") == 1
-    assert "no correct result" not in benchmarks
-    (model,) = perfsvc.rows("SELECT model FROM devices")[0]
-    assert f"The runs measured on {model}. This page lists the GPUs of hosts." in fleet
-    assert "appear here" not in fleet
-    assert "2 series skipped: their device cannot run them." in tonight
-    (of_series,) = (perfsvc.folder / "pages" / "series").glob("gpu-only-alpha-*.html")
-    assert '<p class="reason quiet">requires cuda: this is the CPU device</p>' in of_series.read_text()

@@ -1,6 +1,5 @@
 """Variants whose steps are captured in a CUDA graph, on the CPU device and on the fake device."""
 
-import json
 import re
 from pathlib import Path
 
@@ -15,7 +14,7 @@ LAUNCHES = 10
 def measured(new_workplace):
     """A workplace in which the suite was measured on the CPU device, and how that ended."""
     workplace = new_workplace()
-    return workplace, workplace.cpu("--replicas", "2", "--format", "json", suite="graphs", code=0)
+    return workplace, workplace.cpu("--replicas", "2", "--samples", "5", "--format", "json", suite="graphs", code=0)
 
 
 def test_every_kind_of_graph_gives_right_results_and_times(measured):
@@ -43,15 +42,6 @@ def test_the_sum_of_the_steps_is_stored_for_replays(measured):
     query += "join cases on cases.id = case_id where metrics.name = 'steps_s' and value > 0"
     assert workplace.rows(query) == [("graph",)]
     assert "steps_s" in workplace("show", GRAPH, code=0).out
-
-
-def test_the_replay_record_says_how_the_graph_is_used(measured):
-    workplace, _ = measured
-    graphs = {
-        json.loads(text)["case"]["variant"]: json.loads(text)["graph"]
-        for (text,) in workplace.rows("select record from binaries")
-    }
-    assert graphs == {"launches": "", "graph": "replay", "cold-steps": "cold steps"}
 
 
 def test_a_slower_graph_is_confirmed_as_a_graph_and_both_graphs_are_profiled(perfsvc):

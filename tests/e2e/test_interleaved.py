@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.e2e.history import CASE, SLOW, USUAL, History
+from tests.e2e.history import CASE, History
 
 pytestmark = pytest.mark.slow  # compiles and measures two revisions
 
@@ -26,37 +26,33 @@ def change(history, old, new):
 
 
 def test_a_slower_kernel_is_found_in_three_pairs_and_nothing_is_stored(history):
-    history.line("a")
-    history.commit("slower", "B", SLOW)
-    compared = history.compare("HEAD~1", code=1)
+    history.line("aBb")
+    compared = history.compare("HEAD~2", "HEAD~1", code=1)
     assert verdicts(compared)[CASE] == ("regression", "kernel")
     row = next(row for row in compared["verdicts"] if row["case"] == CASE)
     assert row["ratio"] == pytest.approx(1.05, rel=1e-6)
     assert (row["baseline_replicas"], row["candidate_replicas"]) == (3, 3)
     assert (row["baseline_s"], row["candidate_s"]) == pytest.approx((1e-4, 1.05e-4))
     assert (compared["base"], compared["new"]) == (None, None)
-    assert compared["new_run"]["commit"] == history.git("rev-parse", "HEAD")
+    assert compared["new_run"]["commit"] == history.git("rev-parse", "HEAD~1")
     assert not history.perfsvc.database.exists()
     assert history.untouched()
+    assert verdicts(history.compare("HEAD~1", code=0))[CASE] == ("improvement", "kernel")
 
 
 def test_revisions_are_measured_once_for_all_files(history):
-    history.line("a")
-    history.commit("slower", "B", SLOW)
-    files = ("--output", "compare.html", "--output", "compare.csv", "--output", "compare.md")
+    history.line("aB")
+    files = ("--output", "compare.html", "--output", "compare.csv", "--output", "compare.md", "--output", "junit=c.xml")
     revisions = ("HEAD~1", "HEAD", "--suite", history.suite, "--device", history.device)
     ended = history.perfsvc("compare", "--interleaved", *revisions, *files, code=1)
-    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == [*files[1::2]]
-    page, rows, text = ((history.perfsvc.folder / name).read_text() for name in files[1::2])
+    names = [*files[1:6:2], "c.xml"]
+    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == names
+    page, rows, text, junit = ((history.perfsvc.folder / name).read_text() for name in names)
     assert "<h1>HEAD against HEAD~1</h1>" in page
     assert rows.splitlines()[1].startswith("regression,kernel,")
-    assert "+5.0 %" in text
-
-
-def test_a_faster_kernel_is_an_improvement(history):
-    history.line("A")
-    history.commit("faster", "b", USUAL)
-    assert verdicts(history.compare("HEAD~1", code=0))[CASE] == ("improvement", "kernel")
+    assert text.startswith("### 1 regression,")
+    assert "| **regression** | `scale/beta[n=100]` | +5.0 % |" in text
+    assert ET.fromstring(junit).find(f"testsuite/testcase[@name='{CASE}']/failure") is not None  # noqa: S314 - our own
 
 
 def test_the_same_code_is_unchanged_and_is_not_measured(history):
@@ -64,23 +60,22 @@ def test_the_same_code_is_unchanged_and_is_not_measured(history):
     history.perfsvc.play({"*": {"fault": "refused"}})
     compared = history.compare("HEAD~1", code=0)
     assert set(verdicts(compared).values()) == {("unchanged", None)}
-    table = history.compare("HEAD~1", code=0, form="table").out
+    change(history, "benchmark = Benchmark(", "# a remark\nbenchmark = Benchmark(")
+    history.commit("a remark")
+    table = history.compare("HEAD~2", code=0, form="table").out
     assert table == "3 cases have the same code at both revisions: unchanged, and are not measured.\n"
 
 
-def test_another_comment_in_the_benchmark_file_changes_no_code(history):
-    history.line("a")
-    change(history, "benchmark = Benchmark(", "# a remark\nbenchmark = Benchmark(")
-    history.commit("a remark")
-    assert set(verdicts(history.compare("HEAD~1", code=0)).values()) == {("unchanged", None)}
-
-
-def test_other_inputs_are_measured(history):
+def test_other_inputs_are_measured_and_a_new_version_is_new_and_not_missing(history):
     history.line("a")
     change(history, "rng.standard_normal(n, dtype=np.float32)", "rng.random(n, dtype=np.float32)")
     history.commit("other inputs")
     rows = history.compare("HEAD~1", code=0)["verdicts"]
     assert [(row["verdict"], row["baseline_replicas"]) for row in rows] == [("unchanged", 3)] * 3
+    change(history, "benchmark = Benchmark(", "benchmark = Benchmark(version=2, ")
+    history.commit("another problem")
+    compared = history.compare("HEAD~1", code=0)
+    assert {verdict for verdict, _ in verdicts(compared).values()} == {"new"}
 
 
 def test_a_changed_launch_is_the_cause(history):
@@ -107,7 +102,7 @@ extern "C" __global__ void scale(float *out, const float *a, int n, int rounds) 
 """
 
 
-def test_a_new_case_is_run_once_and_a_wrong_one_is_broken(history):
+def test_a_new_case_is_run_once_a_wrong_one_is_broken_and_one_that_is_gone_is_missing(history):
     history.line("a")
     change(history, 'variant("alpha")', 'variant("alpha"), variant("delta", params={"REPEAT": 3})')
     history.commit("a new variant")
@@ -117,27 +112,15 @@ def test_a_new_case_is_run_once_and_a_wrong_one_is_broken(history):
     history.perfsvc.play(history.times)
     compared = history.compare("HEAD~1", code=4)
     assert verdicts(compared)["scale/delta[n=100]"] == ("broken", None)
-
-
-def test_a_case_that_is_gone_is_missing_and_a_renamed_one_is_not(history):
-    history.line("a")
-    change(history, 'variant("alpha"), ', "")
+    change(history, 'variant("alpha"), variant("delta", params={"REPEAT": 3}), ', "")
     change(history, 'variant("gamma"', 'variant("omega", formerly="gamma"')
     history.commit("one less, one renamed")
-    compared = history.compare("HEAD~1", code=4)
+    compared = history.compare("HEAD~2", code=4)  # which had no delta
     assert verdicts(compared) == {
         "scale/alpha[n=100]": ("missing", None),
         "scale/beta[n=100]": ("unchanged", None),
         "scale/omega[n=100]": ("unchanged", None),
     }
-
-
-def test_a_new_version_of_a_benchmark_is_new_and_not_missing(history):
-    history.line("a")
-    change(history, "benchmark = Benchmark(", "benchmark = Benchmark(version=2, ")
-    history.commit("another problem")
-    compared = history.compare("HEAD~1", code=0)
-    assert {verdict for verdict, _ in verdicts(compared).values()} == {"new"}
 
 
 def test_a_source_that_does_not_compile_is_broken_and_a_broken_base_is_no_baseline(history):
@@ -152,13 +135,6 @@ def test_a_source_that_does_not_compile_is_broken_and_a_broken_base_is_no_baseli
     assert "perfsvc-tmp" not in broken.err
     repaired = history.compare("HEAD", "HEAD~1", code=0)
     assert {verdict for verdict, _ in verdicts(repaired).values()} == {"new"}
-
-
-def test_without_time_the_cases_are_over_budget(history):
-    history.line("aB")
-    compared = history.compare("HEAD~1", "HEAD", "--budget", "0.001s")
-    assert compared["verdicts"] == []
-    assert len(compared["over_budget"]) == 3
 
 
 def test_python_functions_run_with_the_modules_of_their_revision(history, monkeypatch):
@@ -211,29 +187,16 @@ benchmark = Benchmark(
 """
 
 
-def test_formats_for_people_and_for_servers(history):
-    history.line("a")
-    history.commit("slower", "B", SLOW)
-    markdown = history.compare("HEAD~1", code=1, form="github").out
-    assert markdown.startswith("### 1 regression,")
-    assert "| **regression** | `scale/beta[n=100]` | +5.0 % |" in markdown
-    root = ET.fromstring(history.compare("HEAD~1", code=1, form="junit").out)  # noqa: S314 - our own
-    suite = root.find("testsuite")
-    assert suite is not None
-    assert suite.find(f"testcase[@name='{CASE}']/failure") is not None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--interleaved", "HEAD", "HEAD"), "are the same commit"),
-        (("--interleaved", "absent", "HEAD"), "'absent' is no revision"),
-        (("--interleaved", "HEAD~1", "HEAD", "--select", "absent"), "selects no case"),
-        (("HEAD~1", "HEAD", "--budget", "1s"), "--budget needs --interleaved"),
-        (("HEAD~1", "HEAD", "--points", "full"), "--points needs --interleaved"),
-    ],
-)
-def test_a_mistake_is_named(history, arguments, says):
+def test_a_mistake_is_named_and_without_time_the_cases_are_over_budget(history):
     history.line("ab")
-    refused = history.perfsvc("compare", *arguments, "--suite", history.suite, "--device", history.device, code=2)
-    assert says in refused.err
+    for says, arguments in {
+        "are the same commit": ("--interleaved", "HEAD", "HEAD"),
+        "'absent' is no revision": ("--interleaved", "absent", "HEAD"),
+        "selects no case": ("--interleaved", "HEAD~1", "HEAD", "--select", "absent"),
+        "--budget needs --interleaved": ("HEAD~1", "HEAD", "--budget", "1s"),
+        "--points needs --interleaved": ("HEAD~1", "HEAD", "--points", "full"),
+    }.items():
+        places = ("--suite", history.suite, "--device", history.device)
+        assert says in history.perfsvc("compare", *arguments, *places, code=2).err
+    compared = history.compare("HEAD~1", "HEAD", "--budget", "0.001s")
+    assert (compared["verdicts"], len(compared["over_budget"])) == ([], 3)

@@ -23,7 +23,7 @@ from perfsvc.store.schema.tables import Measurements, Runs
 
 pytestmark = pytest.mark.slow  # processes that are killed
 
-RUNS, CASES, KILLS = 30, 100, 3
+RUNS, CASES, KILLS = 30, 100, 2
 MEASURED = {
     "replica": 0,
     "cache": "cold",

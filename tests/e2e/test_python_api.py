@@ -77,49 +77,34 @@ def copy_row(connection, table, number, changes):
 # --- the same as the commands ----------------------------------------------------------------------------------------
 
 
-def test_measurements_are_the_export_of_all_runs(measured, results):
-    exported = pd.read_csv(StringIO(measured("report", "--all", "--format", "csv", code=0).out))
-    table = results.measurements()
-    assert list(table) == list(exported)
-    assert len(table) == len(exported) == 2 * 2 * 3
-    assert table["median_s"].tolist() == exported["median_s"].tolist()
-    assert table["case"].tolist() == exported["case"].tolist()
+def test_measurements_and_their_summary_are_the_exports_of_all_runs(measured, results):
+    for table, options, rows in ((results.measurements(), (), 2 * 2 * 3), (results.summary(), ("--summary",), 2 * 3)):
+        exported = pd.read_csv(StringIO(measured("report", "--all", "--format", "csv", *options, code=0).out))
+        assert list(table) == list(exported)
+        assert len(table) == len(exported) == rows
+        assert table["median_s"].tolist() == pytest.approx(exported["median_s"].tolist(), rel=1e-15)
+        assert table["case"].tolist() == exported["case"].tolist()
 
 
-def test_the_summary_is_that_of_the_export(measured, results):
-    exported = pd.read_csv(StringIO(measured("report", "--all", "--summary", "--format", "csv", code=0).out))
-    table = results.summary()
-    assert list(table) == list(exported)
-    assert table["median_s"].tolist() == pytest.approx(exported["median_s"].tolist(), rel=1e-15)
-
-
-@pytest.mark.parametrize("threshold", [None, 0.5])
-def test_a_comparison_has_the_numbers_of_the_command(measured, results, threshold):
-    options = () if threshold is None else ("--threshold", f"{threshold:.0%}")
-    printed = measured("compare", "before", "after", *options, "--format", "json").json["verdicts"]
-    table = results.compare("before", "after", threshold=threshold)
-    assert len(table) == len(printed)
-    names = {"case": "case", "verdict": "verdict", "ratio": "ratio", "ratio_low": "low", "ratio_high": "high"}
-    more = {"baseline_value": "baseline_s", "candidate_value": "candidate_s", "baseline_run": "baseline_run"}
-    for column, name in (names | more).items():
-        assert without_missing(table[column]) == [row[name] for row in printed], column
-    beta = table[table["case"] == BETA].iloc[0]
-    assert beta["verdict"] == ("regression" if threshold is None else "unchanged")
-    assert beta["n"] == 100
-
-
-def test_a_comparison_uses_the_thresholds_of_the_configuration_as_the_command_does(measured):
-    (measured.folder / "perfsvc.toml").write_text('[[thresholds]]\ncases = "scale/*"\nchange = 0.5\n')
-    printed = measured("compare", "1", "2", "--format", "json", code=0).json["counts"]
-    with contextlib.chdir(measured.folder), package.open("perfsvc.db") as results:
-        counts = results.compare(1, 2)["verdict"].value_counts().to_dict()
-    assert counts == printed
-    assert "regression" not in counts
-
-
-def test_a_comparison_is_limited_to_selected_cases_and_devices(results):
+def test_a_comparison_has_the_numbers_of_the_command_and_its_thresholds(measured, results):
+    for threshold, verdict in ((None, "regression"), (0.5, "unchanged")):
+        options = () if threshold is None else ("--threshold", f"{threshold:.0%}")
+        printed = measured("compare", "before", "after", *options, "--format", "json").json["verdicts"]
+        table = results.compare("before", "after", threshold=threshold)
+        assert len(table) == len(printed)
+        names = {"case": "case", "verdict": "verdict", "ratio": "ratio", "ratio_low": "low", "ratio_high": "high"}
+        more = {"baseline_value": "baseline_s", "candidate_value": "candidate_s", "baseline_run": "baseline_run"}
+        for column, name in (names | more).items():
+            assert without_missing(table[column]) == [row[name] for row in printed], column
+        beta = table[table["case"] == BETA].iloc[0]
+        assert (beta["verdict"], beta["n"]) == (verdict, 100)
     uuid = results.measurements()["device"].iloc[0]
     assert results.compare(1, 2, select="scale/beta", device=uuid)["case"].tolist() == [BETA]
+    (measured.folder / "perfsvc.toml").write_text('[[thresholds]]\ncases = "scale/*"\nchange = 0.5\n')
+    with contextlib.chdir(measured.folder), package.open("perfsvc.db") as configured:
+        counts = configured.compare(1, 2)["verdict"].value_counts().to_dict()
+    assert counts == measured("compare", "1", "2", "--format", "json", code=0).json["counts"]
+    assert "regression" not in counts
 
 
 def test_a_comparison_with_the_baselines_has_the_verdicts_of_the_run(results):
@@ -179,64 +164,44 @@ def test_findings_and_their_series_are_those_of_the_command(prepared):
 # --- filters ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("read", ["measurements", "summary", "samples", "verdicts"])
-def test_every_table_takes_the_same_filters(results, read):
-    table = getattr(results, read)
+def test_every_table_takes_the_same_filters(results):
     uuid = results.measurements()["device"].iloc[0]
     model = results.measurements()["device_model"].iloc[0]
-    assert set(table()["run"]) == {1, 2}
-    assert set(table(runs=2)["run"]) == set(table(runs="latest")["run"]) == set(table(runs=["after"])["run"]) == {2}
-    assert set(table(select=["scale/beta", "scale/alpha"])["case"]) == {BETA, "scale/alpha[n=100]"}
-    assert len(table(device=uuid)) == len(table(device=[model])) == len(table())
-    assert set(table(since=results.runs()["started_at"].iloc[1])["run"]) == {2}
-    assert table(since=datetime.now(UTC) + timedelta(days=1)).empty
+    for read in ("measurements", "summary", "samples", "verdicts"):
+        table = getattr(results, read)
+        assert set(table()["run"]) == {1, 2}, read
+        assert set(table(runs=2)["run"]) == set(table(runs="latest")["run"]) == set(table(runs=["after"])["run"]) == {2}
+        assert set(table(select=["scale/beta", "scale/alpha"])["case"]) == {BETA, "scale/alpha[n=100]"}
+        assert len(table(device=uuid)) == len(table(device=[model])) == len(table())
+        assert set(table(since=results.runs()["started_at"].iloc[1])["run"]) == {2}
+        assert table(since=datetime.now(UTC) + timedelta(days=1)).empty
 
 
-def test_a_part_holds_whole_runs_and_the_parts_are_all_measurements(results):
+def test_a_part_holds_whole_runs_and_the_parts_are_all_measurements_or_samples(results):
     parts = list(results.measurement_parts(rows=7))
     assert [set(part["run"]) for part in parts] == [{1}, {2}]
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), results.measurements())
     assert len(list(results.measurement_parts(rows=12))) == 1
-
-
-def test_parts_of_samples_are_all_samples(results):
     parts = list(results.sample_parts())
     assert len(parts) == 2
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), results.samples())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "what"),
-    [
-        ({"runs": 9}, "there is no run 9"),
-        ({"select": "scale/betta"}, "selects no measured case"),
-        ({"device": "fake H100"}, "was ever measured"),
-    ],
-)
-def test_what_the_database_does_not_hold_is_an_error(results, arguments, what):
-    with pytest.raises(NotMeasuredError, match=what) as raised:
-        results.measurements(**arguments)
-    assert raised.value.cure
-
-
-def test_the_cure_of_a_mistyped_case_names_the_right_one(results):
-    with pytest.raises(NotMeasuredError) as raised:
-        results.verdicts(select="scale/betta")
-    assert BETA in raised.value.cure
-
-
-@pytest.mark.parametrize("since", ["yesterday-ish", float("nan"), None.__class__])
-def test_a_time_that_is_none_is_an_error(results, since):
-    with pytest.raises(UsageError, match="no date"):
-        results.runs(since=since)
-
-
-def test_a_part_without_rows_is_an_error(results):
     with pytest.raises(UsageError, match="a part cannot have 0 rows"):
         next(results.measurement_parts(rows=0))
 
 
-def test_a_case_that_a_device_never_measured_is_an_error(measured, results):
+def test_what_the_database_does_not_hold_is_an_error(measured, results):
+    for what, arguments in {
+        "there is no run 9": {"runs": 9},
+        "selects no measured case": {"select": "scale/betta"},
+        "was ever measured": {"device": "fake H100"},
+    }.items():
+        with pytest.raises(NotMeasuredError, match=what) as raised:
+            results.measurements(**arguments)
+        assert raised.value.cure
+        assert "select" not in arguments or BETA in raised.value.cure
+    for since in ("yesterday-ish", float("nan"), None.__class__):
+        with pytest.raises(UsageError, match="no date"):
+            results.runs(since=since)
     with sqlite3.connect(measured.database) as connection:
         copy_row(connection, "devices", 1, {"id": 2, "uuid": "other"})
     with pytest.raises(NotMeasuredError, match="was never measured on other"):
@@ -256,26 +221,17 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("read", FRAMES)
-def test_a_frame_has_the_documented_columns_and_dtypes_with_rows_and_without(measured, results, tmp_path, read):
+def test_a_frame_has_the_documented_columns_and_dtypes_with_rows_and_without(results, tmp_path):
     Store.open(tmp_path / "empty.db").close()
     with package.open(tmp_path / "empty.db") as empty:
-        without = getattr(empty, read)()
-    assert without.empty
-    assert fixed(without, FRAMES[read]) == dtypes(FRAMES[read])
-    assert list(without) == [column.name for column in FRAMES[read]]
-    assert fixed(getattr(results, read)(), FRAMES[read]) == dtypes(FRAMES[read])
-
-
-def test_a_comparison_and_a_history_have_the_documented_columns_and_dtypes(results):
+        for read, columns in FRAMES.items():
+            without = getattr(empty, read)()
+            assert without.empty
+            assert fixed(without, columns) == dtypes(columns)
+            assert list(without) == [column.name for column in columns]
+            assert fixed(getattr(results, read)(), columns) == dtypes(columns)
     assert fixed(results.compare(1, 2), schema.VERDICTS) == dtypes(schema.VERDICTS)
     assert fixed(results.history("beta"), schema.HISTORY) == dtypes(schema.HISTORY)
-
-
-def test_the_columns_of_the_store_are_those_of_the_frames(measured):
-    with Store.open(measured.database, create=False) as store:
-        names = set(store.measurements.columns([1]))
-    assert names - {"axes", "metrics"} == {column.name for column in schema.MEASUREMENTS} - {"relative_speed"}
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -291,14 +247,6 @@ def test_reading_everything_leaves_the_file_as_it_was(measured):
         results.compare("@baseline", 2)
         results.history("beta")
     assert measured.database.read_bytes() == before
-
-
-def test_the_database_refuses_changes(measured):
-    with (
-        Store.open(measured.database, create=False, read_only=True) as store,
-        pytest.raises(DatabaseError, match="readonly database"),
-    ):
-        store.verdicts.put(2, [])
 
 
 def test_a_missing_database_is_not_made(tmp_path):
@@ -339,45 +287,3 @@ def test_importing_perfsvc_imports_neither_pandas_nor_sqlalchemy():
 
 
 # --- large databases -------------------------------------------------------------------------------------------------
-
-ROWS = 100_000
-MOST_BYTES = 500e6
-READ = """
-import re, sys
-from pathlib import Path
-import perfsvc
-
-with perfsvc.open(sys.argv[1]) as results:
-    table = results.measurements()
-# The peak of getrusage would include that of the process that started this one.
-peak_kib = re.search("VmHWM: *(\\\\d+)", Path("/proc/self/status").read_text().replace("\\t", " ")).group(1)
-print(len(table), int(peak_kib) * 1024)
-"""
-
-
-def multiply(path, rows):
-    """Add runs of 600 measurements with three metrics each, copies of the first run, until there are this many rows."""
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
-        for _ in range(99):
-            connection.execute("UPDATE copied SET id = NULL, replica = replica + 2")
-            connection.execute("INSERT INTO measurements SELECT * FROM copied")
-        connection.execute("DROP TABLE copied")
-        connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
-        for run in range(1000, 1000 + rows // 600):
-            copy_row(connection, "runs", 1, {"id": run, "uid": str(run)})
-            connection.execute("UPDATE copied SET id = NULL, run_id = ?", [run])
-            connection.execute("INSERT INTO measurements SELECT * FROM copied")
-        connection.execute("UPDATE measurements SET median_s = median_s * (1 + id / 1e9), wall_s = 1 + id / 1e9")
-        for name in ("first", "second", "third"):
-            connection.execute("INSERT INTO metrics SELECT id, ?, id / 7.0 FROM measurements", [name])
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_measurements_take_less_than_half_a_gigabyte(measured):
-    multiply(measured.database, ROWS)
-    command = [sys.executable, "-c", READ, measured.database]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=measured.folder)
-    rows, peak_bytes = map(int, ended.stdout.split())
-    assert rows >= ROWS
-    assert peak_bytes < MOST_BYTES

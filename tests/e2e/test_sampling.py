@@ -39,29 +39,10 @@ def run(perfsvc):
     return run
 
 
-def test_a_rejected_batch_is_stored_and_shown_with_its_reason(perfsvc, run):
-    times = [[1e-4] * 11 + [9e-4] * 50 + [1e-4] * 50]
-    out = run(seconds=times, conditions=[{}] * WARMUP + [HOT, {}]).out
-    assert perfsvc.rows(f"select sample_count, median_s, rejected_batches {OF_BETA}") == [(50, 1e-4, 1)]
-    (rejected,) = [batch for batch in batches_of(perfsvc, "beta") if batch.rejected]
-    assert (len(rejected.samples_s), rejected.rejected) == (50, "thermal slowdown")
-    assert (rejected.conditions.slowdowns, rejected.conditions.temperature_c) == (("thermal slowdown",), 92.0)
-    assert "thermal slowdown" in unwrapped(out)
-
-
 def test_the_wait_for_a_gpu_to_recover_is_noted(perfsvc, run):
     out = run(conditions=[{}] * WARMUP + [HOT] * 4 + [{}]).out
     assert perfsvc.rows(f"select sample_count, rejected_batches {OF_BETA}") == [(50, 3)]
     assert "waited 1.5 s for the GPU to recover from thermal slowdown" in unwrapped(out)
-
-
-def test_a_gpu_that_does_not_recover_costs_its_case_alone(perfsvc, run):
-    ended = run("--format", "json", code=4, conditions=[HOT])
-    row = result(ended, "scale/beta")
-    assert row["status"] == "failed"
-    assert "the GPU did not recover from thermal slowdown within 30 s" in row["reason"]
-    assert row["cure"]
-    assert {result(ended, f"scale/{other}")["status"] for other in ("alpha", "gamma")} == {"ok"}
 
 
 def test_a_gpu_at_its_power_limit_is_recorded_and_rejects_nothing(perfsvc, run):

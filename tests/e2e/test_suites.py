@@ -48,31 +48,21 @@ def test_a_problem_is_printed_with_file_line_and_cure(mixed):
     assert "moody/copy[n=100]" in ended.out
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_a_suite_without_benchmarks_is_said(perfsvc, made):
-    folder = perfsvc.folder / "empty"
-    if made:
-        folder.mkdir()
+def test_a_suite_without_benchmarks_and_a_selection_that_takes_nothing_are_said(perfsvc):
+    folder, suite = perfsvc.folder / "empty", ("--suite", perfsvc.suites / "scale")
     for command in ("list", "run"):
         ended = perfsvc(command, "--suite", folder, code=2)
-        assert (f"no bench.py in {folder}" if made else f"no folder {folder}") in ended.err
+        assert f"no folder {folder}" in ended.err
         assert "cure:" in ended.err
-    assert not perfsvc.database.exists()
-
-
-def test_a_selection_that_takes_nothing_names_the_nearest(perfsvc):
-    for command in ("list", "run"):
-        ended = perfsvc(command, "--suite", perfsvc.suites / "scale", "--select", "scale/alhpa", code=2)
+        ended = perfsvc(command, *suite, "--select", "scale/alhpa", code=2)
         assert "'scale/alhpa' selects no case" in ended.err
         assert "cure: the nearest are scale/alpha" in ended.err
-    ended = perfsvc("list", "--suite", perfsvc.suites / "scale", "--exclude", "*", code=2)
-    assert "every selected case is excluded" in ended.err
+    folder.mkdir()
+    for command in ("list", "run"):
+        assert f"no bench.py in {folder}" in perfsvc(command, "--suite", folder, code=2).err
+    assert "every selected case is excluded" in perfsvc("list", *suite, "--exclude", "*", code=2).err
+    assert "--points" in perfsvc("run", "--device", "cpu", *suite, "--select", "*[n=4000]", code=2).err
     assert not perfsvc.database.exists()
-
-
-def test_a_point_that_is_not_measured_here_is_said(perfsvc):
-    ended = perfsvc("run", "--device", "cpu", "--suite", perfsvc.suites / "scale", "--select", "*[n=4000]", code=2)
-    assert "--points" in ended.err
 
 
 def test_a_run_whose_cases_cannot_run_here_has_measured_nothing_and_fails(perfsvc):

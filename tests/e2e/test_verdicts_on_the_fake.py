@@ -138,21 +138,16 @@ def test_the_threshold_decides_what_is_relevant(perfsvc, suite):
     perfsvc("compare", "1", "2", code=1)
 
 
-def test_a_label_and_a_number_name_a_run(perfsvc):
+def test_runs_have_names_and_a_run_that_is_not_there_is_a_usage_error_with_its_cure(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake("--label", "before", code=0)
-    perfsvc.fake("--label", "after", code=0)
+    perfsvc.fake("--label", "before", "--replicas", "2", code=0)
+    perfsvc.fake("--label", "after", "--replicas", "2", code=0)
     for pair in (("before", "after"), ("1", "2"), ("@baseline", "latest"), ("latest~1", "after")):
         perfsvc("compare", *pair, code=0)
-
-
-@pytest.mark.parametrize("asked", ["7", "latest~5", "no-such-label"])
-def test_a_run_that_is_not_there_is_a_usage_error_with_its_cure(perfsvc, asked):
-    perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake(code=0)
-    ended = perfsvc("compare", asked, "latest", code=2)
-    assert asked in ended.err
-    assert "cure:" in ended.err
+    for asked in ("7", "latest~5", "no-such-label"):
+        ended = perfsvc("compare", asked, "latest", code=2)
+        assert asked in ended.err
+        assert "cure:" in ended.err
 
 
 def test_everything_about_a_run_is_recorded(perfsvc):
@@ -178,9 +173,3 @@ def test_the_order_differs_between_replicas_and_repeats_with_the_seed(perfsvc):
         orders[run, replica].append(case)
     assert len({tuple(orders[1, replica]) for replica in range(4)}) > 1
     assert [orders[1, r] for r in range(4)] == [orders[2, r] for r in range(4)]
-
-
-def test_listing_cases_is_json_for_programs(perfsvc):
-    listed = perfsvc("list", "--suite", perfsvc.suites / "scale", "--format", "json", code=0).json
-    assert [row["case"] for row in listed][:2] == ["scale/alpha[n=1000]", "scale/alpha[n=4000]"]
-    assert set(listed[0]) >= {"case", "benchmark", "variant", "point", "requires"}

@@ -14,14 +14,7 @@ def reference(a):
 
 
 def variant(name, entry, source="faulty.cu"):
-    return Variant(
-        name,
-        source=source,
-        entry=entry,
-        grid=lambda n: ceil_div(n, 64),
-        block=64,
-        args=("out", "a", "n"),
-    )
+    return Variant(name, source=source, entry=entry, grid=lambda n: ceil_div(n, 64), block=64, args=("out", "a", "n"))
 
 
 benchmark = Benchmark(

@@ -8,14 +8,7 @@ def twice(y, x, **fields):
 
 
 def rows(y, x, **fields):
-    return launch(
-        source="pair.cu",
-        entry="twice",
-        grid=4,
-        block=64,
-        args=(y, x, "rows"),
-        **fields,
-    )
+    return launch(source="pair.cu", entry="twice", grid=4, block=64, args=(y, x, "rows"), **fields)
 
 
 benchmark = Benchmark(

@@ -20,12 +20,7 @@ benchmark = Benchmark(
     tolerance=Tolerance(max=1e-6, mean=1e-7),
     variants=[
         Variant(
-            "copy",
-            source="copy.cu",
-            entry="copy",
-            grid=lambda n: ceil_div(n, 64),
-            block=64,
-            args=("out", "a", "n"),
-        ),
+            "copy", source="copy.cu", entry="copy", grid=lambda n: ceil_div(n, 64), block=64, args=("out", "a", "n")
+        )
     ],
 )

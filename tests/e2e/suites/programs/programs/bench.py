@@ -19,11 +19,7 @@ benchmark = Benchmark(
             regex(r"n=(?P<n>\d+) took (?P<time_ms>[0-9.]+) ms, peak (?P<peak_kb>\d+) kB"),
             metrics="peak_kb",
         ),
-        run(
-            "spaces",
-            "'../shared/a tool.sh' '../shared/the time.txt'",
-            files="../shared/the time.txt",
-        ),
+        run("spaces", "'../shared/a tool.sh' '../shared/the time.txt'", files="../shared/the time.txt"),
         run("machine", "python3 tool.py environment", files="tool.py", env={"LEVEL": "{n}"}),
         run("json", "./tool.py json --out=out.json BM_a/n:7 BM_a/n:8", "google-benchmark"),
         run("picked", "./tool.py json --out=out.json BM_a BM_b", "google-benchmark", pick={"benchmark": "BM_b"}),

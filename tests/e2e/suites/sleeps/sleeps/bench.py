@@ -6,6 +6,6 @@ benchmark = Benchmark(
     axes={"n": range(24)},
     smoke={"n": 0},
     variants=[
-        Variant("sleep", run=program("sh sleep.sh", files="sleep.sh", parse=regex(r"took (?P<time_ms>[0-9.]+) ms"))),
+        Variant("sleep", run=program("sh sleep.sh", files="sleep.sh", parse=regex(r"took (?P<time_ms>[0-9.]+) ms")))
     ],
 )
