@@ -22,26 +22,12 @@ BENCH = '''"""Twice a vector."""
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, ceil_div, f64, output, triton
 
-benchmark = Benchmark(
-    axes={"n": (4096,)},
-    smoke={"n": 100},
-    inputs=lambda rng, n: {"x": rng.random(n, dtype="float32").astype("bfloat16")},
-    outputs={"y": output("float32", lambda n: n)},
-    reference=lambda x: 2 * x,
-    tolerance=Tolerance(max=0, mean=0),
-    variants=[
-        Variant(
-            "triton",
-            source="kernel.py",
-            run=triton(
-                "twice",
-                grid=lambda n, BLOCK: ceil_div(n, BLOCK),
-                args=("y", "x", "n", f64(0.5)),
-                configs=[{"BLOCK": 64, "num_warps": 2}, {"BLOCK": 64, "num_warps": 4}],
-            ),
-        ),
-    ],
-)
+run = triton("twice", grid=lambda n, BLOCK: ceil_div(n, BLOCK), args=("y", "x", "n", f64(0.5)),
+             configs=[{"BLOCK": 64, "num_warps": 2}, {"BLOCK": 64, "num_warps": 4}])
+benchmark = Benchmark(axes={"n": (4096,)}, smoke={"n": 100},
+                      inputs=lambda rng, n: {"x": rng.random(n, dtype="float32").astype("bfloat16")},
+                      outputs={"y": output("float32", lambda n: n)}, reference=lambda x: 2 * x,
+                      tolerance=Tolerance(max=0, mean=0), variants=[Variant("triton", source="kernel.py", run=run)])
 '''
 KERNEL = "import triton\n\n\n@triton.jit\ndef twice(y, x, n, half, BLOCK):\n    ...\n"
 CUDA = 'extern "C" __global__ void twice(float *y, const float *x, int n) { y[threadIdx.x] = 2 * x[threadIdx.x]; }\n'
