@@ -266,7 +266,7 @@ def site(place: Place) -> None:
     names = sorted(path.relative_to(pages).as_posix() for path in pages.rglob("*") if path.is_file())
     place.write("the files", "\n".join(names))
     wanted = [name for name in names if name.endswith(".html") and not name.startswith(("series/", "compare/"))]
-    wanted += [name for name in names if name.startswith("series/scale-beta")][:1] + ["compare/12.html"]
+    wanted += ["compare/12.html", next(name for name in names if name.startswith("series/scale-beta"))]
     for name in wanted:
         place.write(name, page_text((pages / name).read_text()))
 
