@@ -146,35 +146,6 @@ def test_the_first_step_is_accepted_alone_and_the_second_stays_open(twice):
     assert "Resolved\n- finding 1" in message["message"]
 
 
-def test_two_runs_over_two_confirmed_steps_are_compared_by_the_steps(nights):
-    nights.commit("begin", "one", seconds(1))
-    nights.night(code=0)
-    nights.commit("repeat four times", "four", seconds(4))
-    nights.night(code=1)
-    nights.perfsvc("findings", "accept", "1", "--reason", "exact results cost that", code=0)
-    nights.commit("repeat sixteen times", "sixteen", seconds(16))
-    nights.night(code=1)
-    compared = nights.perfsvc("compare", "1", "3", "--format", "json").json["verdicts"]
-    (both,) = [judged for judged in compared if judged["case"] == CASE]
-    assert both["cause"] == "kernel"
-    steps = "+300.0 % from run 1 to run 2, +300.0 % from run 2 to run 3"
-    assert both["reason"].endswith(f"confirmed in A/B pairs step by step: {steps}")
-    assert "perfsvc confirm" not in nights.perfsvc("compare", "1", "3").out
-
-
-def test_all_steps_are_accepted_together(twice):
-    nights, *_ = twice
-    ended = nights.perfsvc("findings", "accept", "1", "--reason", "it is right now", code=0)
-    assert ended.out.strip() == f"finding 1 is accepted: later runs are compared with {CASE} in run 3"
-    assert nights.night(code=0) == []
-
-
-def test_a_step_that_is_not_there_is_refused(twice):
-    nights, *_ = twice
-    nights.perfsvc("findings", "accept", "1", "--step", "1", "--reason", "one", code=0)
-    assert "holds no step up to 1" in nights.perfsvc("findings", "accept", "1", "--step", "1", "--reason", "x").err
-
-
 def test_only_the_second_step_recovers_when_the_level_before_it_is_back(twice):
     nights, *_ = twice
     nights.commit("undo the second", "four anew", seconds(4))
@@ -182,25 +153,6 @@ def test_only_the_second_step_recovers_when_the_level_before_it_is_back(twice):
     (found,) = nights.findings()
     assert [(moved["step"], moved["recovered_run"]) for moved in found["moved"]] == [(1, None), (2, 4)]
     nights.commit("undo the first", "one anew", seconds(1))
-    (message,) = nights.night(code=0)
-    assert message["title"] == "scale/beta at the old level again"
-    assert nights.findings() == []
-
-
-def test_a_step_that_comes_back_is_a_step_of_its_own(twice):
-    nights, *_ = twice
-    nights.commit("undo the second", "four anew", seconds(4))
-    nights.night()
-    nights.commit("and do it again", "sixteen anew", seconds(16))
-    (message,) = nights.night(code=1)
-    assert message["title"] == f"{CASE} slower again by a factor of 4"
-    (found,) = nights.findings()
-    assert [(moved["step"], moved["recovered_run"]) for moved in found["moved"]] == [(1, None), (2, 4), (3, None)]
-
-
-def test_both_steps_recover_at_once(twice):
-    nights, *_ = twice
-    nights.commit("undo both", "one anew", seconds(1))
     (message,) = nights.night(code=0)
     assert message["title"] == "scale/beta at the old level again"
     assert nights.findings() == []
@@ -234,6 +186,28 @@ def test_what_cannot_be_confirmed_is_a_finding_in_the_second_night(nights):
     assert kinds == ["raised", "confirmed"]
 
 
+def test_an_excluded_night_is_resolved_without_a_message_and_hides_no_later_regression(nights):
+    nights.commit("begin", "one", seconds(1))
+    nights.night(code=0)
+    nights.commit("slower", "two", seconds(1.05))
+    (message,) = nights.night(code=1)
+    assert "Finding 1 (new): kernel" in message["message"]
+    out = nights.perfsvc("runs", "exclude", "2", "--reason", "an experiment was committed", code=0).out
+    assert out.splitlines() == ["run 2 is excluded from judging", "finding 1 is resolved"]
+    nights.commit("as before", "three", seconds(1))
+    assert nights.night(code=0) == []
+    nights.commit("slower again", "four", seconds(1.2))
+    (message,) = nights.night(code=1)
+    assert message["title"] == f"{CASE} slower by 20 %"
+    assert "Finding 2 (new): kernel" in message["message"]
+    assert "5.0 %" not in message["message"]
+    nights.commit("wrong", "five", {"fault": "wrong"})
+    (message,) = nights.night(code=4)
+    assert message["title"].startswith(f"{CASE} failed")
+    assert f"Failed cases\n- {CASE}: " in message["message"]
+    assert nights.night(code=4) == []
+
+
 def test_an_unconfirmed_change_of_one_night_is_no_finding(nights):
     nights.commit("begin", "one", seconds(1))
     nights.night(code=0)
@@ -256,20 +230,6 @@ def test_a_second_step_that_cannot_be_confirmed_takes_two_nights_too(twice):
     (found,) = nights.findings()
     assert [moved["root_cause"] for moved in found["moved"]][2] == f"{sixteen}..{last}"
     assert nights.night(code=1) == []
-
-
-def test_unchanged_code_that_is_slower_for_two_nights_is_a_finding_of_its_gpu(nights):
-    nights.commit("begin", "one", seconds(1))
-    for _ in range(3):
-        nights.night(code=0)
-    nights.times[nights.binary()] = seconds(1.1)
-    assert nights.night(code=0) == []
-    (message,) = nights.night(code=0)
-    assert "Finding 1 (new): environment, GPU FAKE-0" in message["message"]
-    assert nights.night(code=0) == []
-    nights.times[nights.binary()] = seconds(1)
-    (message,) = nights.night(code=0)
-    assert message["title"] == "scale/beta at the old level again"
 
 
 def test_unchanged_code_that_slows_down_twice_is_two_messages(nights):

@@ -1,13 +1,11 @@
 """What arrives at which target on which night: routes, reminders and digests, by whole nights and a real web server."""
 
-import json
-import platform
 import sqlite3
-import subprocess
 from collections import defaultdict
 
 import pytest
 
+from tests.e2e.history import git
 from tests.e2e.nights import SLOW, USUAL, Nights
 
 pytestmark = pytest.mark.slow  # whole nights
@@ -48,9 +46,7 @@ class RoutedNights:
         self.commit("Add a suite")
 
     def git(self, *arguments, author="Ada"):
-        who = ("-c", f"user.name={author}", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
-        command = ["git", "-C", self.nights.suite, *who, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.nights.suite, *arguments, author=author)
 
     def commit(self, subject, author="Ada"):
         self.git("add", "-A")
@@ -114,24 +110,6 @@ def test_each_target_receives_what_its_routes_take_on_the_night_it_happens(night
     assert nights.titles() == {}
 
 
-def test_a_lost_gpu_reaches_those_who_mend_machines(nights):
-    folder, second = nights.perfsvc.folder, "gpu-1.json"
-    settings = (folder / "perfsvc.toml").read_text()
-    (folder / "perfsvc.toml").write_text(settings.replace('script.json"]', f'script.json", "fake:{second}"]'))
-    (folder / second).write_text(json.dumps({"cases": {"*": USUAL}, "uuid": "GPU-1", "model": "H100"}))
-    assert nights.titles() == {}
-    lost = folder / f"{second}.lost"
-    lost.touch()
-    title = f"GPU-1 (H100) on host {platform.node()} is missing"
-    assert nights.titles() == {"team": title, "ops": title}
-    assert nights.titles() == {}
-    nights.let_a_week_pass()
-    titles = nights.titles()
-    assert titles["team"] == titles["ops"] == f"{title}, unanswered for 7 days"
-    lost.unlink()
-    assert set(nights.titles()) == {"team"}
-
-
 def test_a_finding_comes_with_its_commits_its_levels_and_the_command_that_shows_more(nights):
     for _ in range(3):
         nights.night()
@@ -150,21 +128,6 @@ def test_a_finding_comes_with_its_commits_its_levels_and_the_command_that_shows_
     assert "@everyone" not in body
 
 
-def test_a_second_slowdown_is_a_message_with_its_own_commits(nights):
-    nights.night()
-    nights.change(slow=["beta"], subject="Slow it down")
-    assert "Slow it down" in nights.night()["team"]["message"]
-    nights.change(slow=["beta"], subject="Slow it down again", seconds={"seconds": 1.5e-4})
-    message = nights.night()["team"]
-    assert message["title"].startswith("scale/beta[n=100] slower again by 43 %")
-    lines = message["message"].splitlines()
-    head = nights.git("rev-parse", "--short=9", "HEAD")
-    assert lines[lines.index("Commits:") + 1] == f"- {head} Slow it down again (Ada)"
-    assert "scale/beta[n=100] in the last 3 nights: ▁▂█" in lines
-    assert not any(line.endswith(" Slow it down (Ada)") for line in lines)
-    assert nights.night() == {}
-
-
 def test_an_unseen_finding_is_repeated_after_a_week_until_a_person_answers(nights):
     nights.night()
     nights.change(slow=["gamma"])
@@ -180,15 +143,3 @@ def test_an_unseen_finding_is_repeated_after_a_week_until_a_person_answers(night
     nights.perfsvc("findings", "comment", "1", "I look at it", code=0)
     nights.let_a_week_pass()
     assert all(title.startswith("a quiet week: ") for title in nights.titles().values())
-
-
-def test_a_quiet_week_has_a_digest_and_a_week_with_news_has_none(nights):
-    nights.night()
-    nights.night()
-    nights.let_a_week_pass()
-    messages = nights.night()
-    assert set(messages) == {"team", "alice", "ops"}
-    assert {message["title"] for message in messages.values()} == {"a quiet week: 1 night, 3 of 3 series unchanged"}
-    text = messages["ops"]["message"]
-    assert "3 series in the newest run 3: 0 regressions, 0 improvements, 3 unchanged" in text
-    assert nights.titles() == {}

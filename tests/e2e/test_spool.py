@@ -16,8 +16,8 @@ from sqlalchemy import create_engine, event, text
 from perfsvc.errors import DatabaseError
 from perfsvc.service.run import record
 from perfsvc.service.run.record import Recorder
-from perfsvc.service.run.spool import RunIdentity, Spool, locked
-from perfsvc.store import RunState, Store
+from perfsvc.service.run.spool import locked
+from perfsvc.store import Store
 from perfsvc.store.keeping.sync import Sync
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.runs import RunStore
@@ -72,14 +72,23 @@ class PostgresqlOutage:
         self._do(f"ALTER DATABASE {self.name} ALLOW_CONNECTIONS true")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def outage(request, perfsvc, monkeypatch):
+@pytest.fixture
+def kind():
+    """The kind of database, unless a test names another."""
+    return "sqlite"
+
+
+ON_BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+
+
+@pytest.fixture
+def outage(request, perfsvc, kind, monkeypatch):
     monkeypatch.setattr(engine, "LOCK_WAIT_S", 0.1)
     monkeypatch.setattr(record, "PAUSE_S", 0.01)
     monkeypatch.setattr(record, "WAIT_S", 5.0)
     perfsvc.environment["XDG_DATA_HOME"] = str(perfsvc.folder / "data")
     perfsvc.play({"*": {"seconds": 1e-4}})
-    if request.param == "sqlite":
+    if kind == "sqlite":
         made = SqliteOutage(perfsvc)
         yield made
         made.end()
@@ -140,6 +149,7 @@ def require_whole(outage, run, like):
     assert set(rows(outage, ids)) == {(False, False)}
 
 
+@ON_BOTH
 def test_a_database_that_comes_back_has_everything_once(perfsvc, outage):
     perfsvc.fake(code=0)
     with away(outage):
@@ -152,6 +162,7 @@ def test_a_database_that_comes_back_has_everything_once(perfsvc, outage):
     perfsvc("db", "check", code=0)
 
 
+@ON_BOTH
 def test_the_next_run_sends_and_judges_what_a_database_that_stayed_away_lacks(perfsvc, outage):
     perfsvc.fake(code=0)
     record.WAIT_S = 0.05
@@ -226,25 +237,10 @@ def test_a_peak_that_a_case_exceeds_during_an_outage_is_measured_again(perfsvc, 
     assert ("fp32",) in rows(outage, in_doubt)
 
 
-def test_a_second_outage_goes_on_with_the_spool_of_the_first(lone):
-    with Store.open(lone.database) as store, mock.patch.dict("os.environ", lone.environment):
-        identity = RunIdentity.of(store, 1)
-        for _ in range(2):
-            spool = Spool.make(store, identity, [], {})
-            assert [row.state.value for row in spool.store.runs.list()] == ["running"]
-            spool.store.runs.end(spool.run, RunState.INTERRUPTED)
-            spool.close()
-
-
-def test_a_spool_that_cannot_be_read_is_set_aside(perfsvc, outage):
-    perfsvc.fake(code=0)
-    record.WAIT_S = 0.05
-    with away(outage, until_sleep=False):
-        perfsvc.fake(code=5)
-    outage.end()
-    (file,) = [spool for spool in spools(perfsvc) if spool.suffix == ".db"]
+def test_a_spool_that_cannot_be_read_is_set_aside(left):
+    workplace, file = left
     file.write_bytes(b"nonsense" * 100)
-    ended = perfsvc.fake(code=0)
+    ended = workplace.fake(code=0)
     assert f"it is kept as {file}.unusable" in ended.err
     assert Path(f"{file}.unusable").read_bytes() == b"nonsense" * 100
 
@@ -294,25 +290,36 @@ def test_a_night_killed_during_an_outage_is_resumed_with_what_its_spool_has(perf
     perfsvc("db", "check", code=0)
 
 
-@pytest.fixture
-def lone(perfsvc, monkeypatch):
-    """A workplace on SQLite with one run, and short waits."""
-    monkeypatch.setattr(engine, "LOCK_WAIT_S", 0.1)
-    monkeypatch.setattr(record, "WAIT_S", 0.05)
+def one_run(perfsvc):
     perfsvc.environment["XDG_DATA_HOME"] = str(perfsvc.folder / "data")
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
-    return perfsvc
 
 
-def left_by_an_outage(perfsvc):
-    """Return the spool of a run whose database stayed away."""
+def an_outage(perfsvc):
+    """Leave the spool of a second run, whose database stayed away."""
+    one_run(perfsvc)
     outage = SqliteOutage(perfsvc)
-    with away(outage, until_sleep=False):
+    with mock.patch.multiple(record, WAIT_S=0.05), away(outage, until_sleep=False):
         perfsvc.fake(code=5)
     outage.end()
-    (file,) = [spool for spool in spools(perfsvc) if spool.suffix == ".db"]
-    return file
+
+
+@pytest.fixture
+def lone(prepared, monkeypatch):
+    """A workplace on SQLite with one run, and short waits."""
+    monkeypatch.setattr(engine, "LOCK_WAIT_S", 0.1)
+    monkeypatch.setattr(record, "WAIT_S", 0.05)
+    return prepared(one_run)
+
+
+@pytest.fixture
+def left(prepared, monkeypatch):
+    """The same after an outage, and the spool that it left."""
+    monkeypatch.setattr(engine, "LOCK_WAIT_S", 0.1)
+    workplace = prepared(an_outage)
+    (file,) = [spool for spool in spools(workplace) if spool.suffix == ".db"]
+    return workplace, file
 
 
 def test_a_full_disk_costs_no_measurement(lone):
@@ -337,15 +344,21 @@ def test_a_full_disk_costs_no_measurement(lone):
     require_whole(SqliteOutage(lone), 2, like=1)
 
 
-def test_a_spool_of_another_database_is_left_alone(lone):
-    file = left_by_an_outage(lone)
-    other = lone.folder / "other.db"
-    lone.fake("--db", other, code=0)
-    assert file in spools(lone)
+def test_a_spool_waits_for_its_own_database_and_perfsvc_sync_sends_it_too(left):
+    workplace, file = left
+    other = workplace.folder / "other.db"
+    workplace.fake("--db", other, code=0)
+    checks = {row["check"]: row for row in workplace("doctor", "--format", "json").json}
+    assert checks["spools"]["found"] == f"results wait in {file}"
+    workplace("sync", file, workplace.database, code=0)
+    assert workplace.rows("select state from runs where id = 2") == [("finished",)]
+    workplace.fake(code=0)
+    require_whole(SqliteOutage(workplace), 2, like=1)
+    assert "spools" not in {row["check"] for row in workplace("doctor", "--format", "json").json}
 
 
-def test_a_moved_database_names_the_spool_that_it_left_behind_until_it_is_sent(lone):
-    file = left_by_an_outage(lone)
+def test_a_moved_database_names_the_spool_that_it_left_behind_until_it_is_sent(left):
+    lone, file = left
     moved = lone.folder / "a new place" / "perfsvc.db"
     moved.parent.mkdir()
     lone.database.rename(moved)
@@ -361,39 +374,26 @@ def test_a_moved_database_names_the_spool_that_it_left_behind_until_it_is_sent(l
     assert lone.rows(MEASUREMENTS.format(run=2)) == lone.rows(MEASUREMENTS.format(run=1))
 
 
-def test_the_backup_of_an_upgraded_spool_is_deleted_with_it(lone):
-    file = left_by_an_outage(lone)
-    backup = file.with_name(f"{file.name}.0001-20250101T000000Z.backup")
-    backup.write_bytes(b"an older schema")
-    lone.fake(code=0)
-    assert not list(file.parent.glob("*.backup"))
-
-
-def test_a_spool_that_another_process_uses_is_left_alone(lone):
-    file = left_by_an_outage(lone)
+def test_a_spool_that_cannot_be_sent_now_is_left_for_later_and_stops_no_run(left):
+    workplace, file = left
     with locked(file) as lock:
         assert lock is not None
-        lone.fake(code=0)
-        assert file in spools(lone)
-    lone.fake(code=0)
-    require_whole(SqliteOutage(lone), 2, like=1)
-    assert spools(lone) == []
-
-
-def test_perfsvc_sync_sends_a_spool_too(lone):
-    file = left_by_an_outage(lone)
-    lone("sync", file, lone.database, code=0)
-    assert lone.rows("select state from runs where id = 2") == [("finished",)]
-    lone.fake(code=0)
-    require_whole(SqliteOutage(lone), 2, like=1)
-
-
-def test_doctor_lists_a_spool_that_waits(lone):
-    file = left_by_an_outage(lone)
-    checks = {row["check"]: row for row in lone("doctor", "--format", "json").json}
-    assert checks["spools"]["found"] == f"results wait in {file}"
-    lone.fake(code=0)
-    assert "spools" not in {row["check"] for row in lone("doctor", "--format", "json").json}
+        workplace.fake(code=0)
+    refusal = DatabaseError(f"{file}: database or disk is full", cure="free some disk space")
+    with mock.patch.object(Store, "upgrade", side_effect=refusal):
+        ended = workplace.fake(code=0)
+    assert f"the spool {file} is left for later: {file}: database or disk is full" in ended.err
+    with mock.patch.object(Sync, "copy_run", side_effect=DatabaseError("perfsvc.db refused a row")):
+        ended = workplace.fake(code=0)
+    assert f"the spool {file} is left for later: perfsvc.db refused a row" in ended.err
+    assert file in spools(workplace)
+    file.with_name("a.db").symlink_to("nothing")  # it hides no other spool
+    file.with_name(f"{file.name}.0001-20250101T000000Z.backup").write_bytes(b"an older schema")
+    workplace.fake(code=0)
+    for run in range(2, 7):
+        require_whole(SqliteOutage(workplace), run, like=1)
+    assert not file.exists()
+    assert not list(file.parent.glob("*.backup"))
 
 
 def test_without_a_place_for_a_spool_the_run_fails_with_the_error_of_the_database(lone):
@@ -434,8 +434,8 @@ def test_cases_over_budget_are_kept_if_only_the_end_of_the_run_is_refused(lone):
     assert spools(lone) == []
 
 
-def test_a_run_that_was_excluded_while_its_results_waited_is_finished(lone):
-    left_by_an_outage(lone)
+def test_a_run_that_was_excluded_while_its_results_waited_is_finished(left):
+    lone, _ = left
     with closing(sqlite3.connect(lone.database)) as connection, connection:  # as another user's run marks it
         connection.execute("update runs set state = 'interrupted', finished_at = started_at where id = 2")
     lone("runs", "exclude", "2", "--reason", "odd", code=0)
@@ -444,39 +444,11 @@ def test_a_run_that_was_excluded_while_its_results_waited_is_finished(lone):
     assert lone.rows("select count(*) from exclusions where included_at is null") == [(1,)]
 
 
-def test_a_broken_link_among_the_spools_hides_none(lone):
-    file = left_by_an_outage(lone)
-    file.with_name("a.db").symlink_to("nothing")
-    lone.fake(code=0)
-    require_whole(SqliteOutage(lone), 2, like=1)
-
-
-def test_a_spool_that_cannot_be_read_now_is_left_for_later(lone):
-    file = left_by_an_outage(lone)
-    refusal = DatabaseError(f"{file}: database or disk is full", cure="free some disk space")
-    with mock.patch.object(Store, "upgrade", side_effect=refusal):
-        ended = lone.fake(code=0)
-    assert f"the spool {file} is left for later: {file}: database or disk is full" in ended.err
-    assert file in spools(lone)
-    lone.fake(code=0)
-    require_whole(SqliteOutage(lone), 2, like=1)
-
-
-def test_a_deleted_run_is_named_when_its_results_are_dropped(lone):
-    file = left_by_an_outage(lone)
+def test_a_deleted_run_is_named_when_its_results_are_dropped(left):
+    lone, file = left
     with closing(sqlite3.connect(lone.database)) as connection, connection:
         connection.execute("insert into removed_uids select uid, started_at from runs where id = 2")
         connection.execute("update runs set uid = 'of another run' where id = 2")
     ended = lone.fake(code=0)
     assert f"the results that waited in {file} were dropped: their run was deleted" in ended.err
     assert spools(lone) == []
-
-
-def test_a_spool_that_the_database_refuses_for_good_stops_no_run(lone):
-    file = left_by_an_outage(lone)
-    with mock.patch.object(Sync, "copy_run", side_effect=DatabaseError("perfsvc.db refused a row")):
-        ended = lone.fake(code=0)
-    assert f"the spool {file} is left for later: perfsvc.db refused a row" in ended.err
-    lone.fake(code=0)
-    require_whole(SqliteOutage(lone), 2, like=1)
-    require_whole(SqliteOutage(lone), 3, like=1)
