@@ -70,10 +70,8 @@ class Waits:
 
 
 def all_of(share):
-    results = [
-        measured(share.device.uuid, each.record.case.variant, replica) for each in share.tasks for replica in (0, 1)
-    ]
-    return [*results, ENDED]
+    names = [each.record.case.variant for each in share.tasks]
+    return [*(measured(share.device.uuid, name, replica) for name in names for replica in (0, 1)), ENDED]
 
 
 def run(agents, spread="each-model", models=None, tasks=None):
@@ -82,17 +80,8 @@ def run(agents, spread="each-model", models=None, tasks=None):
     devices = {uuid: device(uuid, (models or {}).get(uuid, "H100")) for uuid in agents}
     planned = tasks or tuple(task(next(iter(agents)), name) for name in NAMES)
     plan = Plan(planned, replicas=2, seed=1, limit_s=60.0, spread=spread)
-    results = measure(
-        plan,
-        devices,
-        messages.append,
-        never,
-        on_loss=None,
-        cluster=Waits(),
-        gpus=agents,
-        hosts=dict.fromkeys(agents, "x"),
-    )
-    return list(results), messages
+    of_cluster = {"cluster": Waits(), "gpus": agents, "hosts": dict.fromkeys(agents, "x")}
+    return list(measure(plan, devices, messages.append, never, on_loss=None, **of_cluster)), messages
 
 
 def keys(results):
@@ -102,18 +91,14 @@ def keys(results):
 EXPECTED = Counter(("A", name, replica, Status.OK) for name in NAMES for replica in (0, 1))
 
 
-def test_what_arrives_twice_is_passed_on_once():
+def test_what_arrives_twice_is_passed_on_once_and_what_nobody_asked_for_never():
+    stray = [measured("B", "a"), measured("A", "z"), measured("A", "a", replica=7)]
+
     def twice(share):
         *results, ended = all_of(share)
-        return [*results, *results, ended]
+        return [*stray, *results, *results, ended]
 
     results, _ = run({"A": Agent(twice)})
-    assert keys(results) == EXPECTED
-
-
-def test_what_nobody_asked_for_is_not_passed_on():
-    stray = [measured("B", "a"), measured("A", "z"), measured("A", "a", replica=7)]
-    results, _ = run({"A": Agent(lambda share: [*stray, *all_of(share)])})
     assert keys(results) == EXPECTED
 
 
@@ -174,9 +159,8 @@ def test_no_usable_gpu_ends_the_run():
 def test_an_abandoned_run_kills_its_agents():
     agent = Agent(lambda share: [measured("A", "a")])
     plan = Plan((task("A", "a"),), replicas=2, seed=1, limit_s=60.0)
-    results = measure(
-        plan, {"A": device("A")}, print, never, on_loss=None, cluster=Waits(), gpus={"A": agent}, hosts={"A": "x"}
-    )
+    of_cluster = {"cluster": Waits(), "gpus": {"A": agent}, "hosts": {"A": "x"}}
+    results = measure(plan, {"A": device("A")}, print, never, on_loss=None, **of_cluster)
     next(results)
     results.close()
     assert agent.killed

@@ -114,15 +114,12 @@ def test_an_agent_that_never_begins_is_lost_though_it_answers(ray, gpu, later):
         gpu.take()
 
 
-def test_an_agent_that_cannot_begin_is_lost_with_its_error(ray, gpu):
+def test_an_agent_that_cannot_begin_or_does_not_name_its_environment_is_lost(ray, gpu):
     gpu.begin(b"share", {})
     ray.calls["begin_stored"][0].value = RuntimeError("Traceback\nOSError: no room")
     with pytest.raises(LostError, match=r"^OSError: no room"):
         gpu.take()
-
-
-def test_an_agent_that_does_not_name_its_environment_is_lost(gpu):
-    with pytest.raises(LostError, match="has not answered for 5m"):
-        gpu.parts(b"device", {})
-    with pytest.raises(LostError, match="has not answered for 5m"):
-        gpu.begin(b"share", {})
+    gpu = RayGpu(ray, ray, "node x", "cuda", {})
+    for use in (lambda: gpu.parts(b"device", {}), lambda: gpu.begin(b"share", {})):
+        with pytest.raises(LostError, match="has not answered for 5m"):
+            use()

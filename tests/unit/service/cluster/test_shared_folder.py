@@ -1,11 +1,19 @@
-"""Messages through files: each arrives once and whole, however the file grows."""
+"""The folder of a run on Slurm: messages arrive once and whole, killed commands and dead file servers do no harm."""
 
+import os
 import random
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from perfsvc.errors import InfrastructureError
 from perfsvc.model import digest
-from perfsvc.service.cluster import shared_folder
+from perfsvc.service.cluster import limits, shared_folder
+from perfsvc.service.cluster.limits import FolderCalls, within
+from perfsvc.service.cluster.run_folder import make_run_folder
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
 
 MESSAGES = [b"one", b"", b"three" * 100, bytes(40), b"five"]
@@ -87,3 +95,115 @@ def test_blobs_are_written_once_and_checked(tmp_path):
     (tmp_path / second).write_bytes(b"other")
     with pytest.raises(ValueError, match=f"{second} is damaged"):
         folder.read([second])
+
+
+# --- after commands that were killed ---------------------------------------------------------------------------------
+
+
+def test_the_folder_of_a_killed_command_is_removed_by_the_next(tmp_path):
+    program = (
+        "import sys, time; from pathlib import Path; from perfsvc.service.cluster.run_folder import make_run_folder; "
+        "print(make_run_folder(Path(sys.argv[1])), flush=True); time.sleep(1000)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True) as command:
+        killed = Path(command.stdout.readline().strip())
+        (killed / "0.orders").touch()
+        assert make_run_folder(tmp_path) != killed
+        assert killed.exists()
+        command.kill()
+    living = make_run_folder(tmp_path)
+    assert killed not in set(tmp_path.iterdir())
+    assert living.exists()
+
+
+def test_the_folder_of_a_command_on_another_host_is_removed_if_it_is_old_and_logs_stay(tmp_path):
+    logs = tmp_path / "run-1" / "logs"
+    logs.mkdir(parents=True)
+    other = make_run_folder(tmp_path)
+    (other / "command").write_text("elsewhere 1 123 456")
+    for age_s, is_kept in ((3600, True), (30 * 3600, False)):
+        past_s = time.time() - age_s
+        os.utime(other / "command", (past_s, past_s))
+        make_run_folder(tmp_path)
+        assert other.exists() == is_kept
+    assert logs.exists()
+
+
+# --- calls that do not return ----------------------------------------------------------------------------------------
+
+
+pytestmark = pytest.mark.timeout(30)
+
+
+@pytest.fixture
+def blocking(tmp_path):
+    """Return a call that blocks as one to a dead file server does, until the test ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    yield pipe.read_bytes
+    descriptor = os.open(pipe, os.O_RDWR)
+    time.sleep(0.1)
+    os.close(descriptor)
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """Calls to a folder, and the messages about it."""
+    monkeypatch.setattr(limits, "REPORT_S", 0.1)
+    monkeypatch.setattr(limits, "FOLDER_S", 0.3)
+    messages = []
+    return FolderCalls(tmp_path / "shared", messages.append), messages
+
+
+def raise_(error):
+    raise error
+
+
+def test_a_call_returns_its_value_or_raises_its_error(calls):
+    for call in (calls[0], lambda work: within(5.0, work, InfrastructureError("late"))):
+        assert call(lambda: 7) == 7
+        for error in (OSError("full"), TimeoutError("its own"), KeyboardInterrupt()):
+            with pytest.raises(type(error)) as raised:
+                call(lambda error=error: raise_(error))
+            assert raised.value is error
+    assert calls[1] == []
+
+
+def test_a_late_call_leaves_no_process(tmp_path):
+    def start():
+        with subprocess.Popen(["sleep", "1000"]) as process:
+            (tmp_path / "pid").write_text(str(process.pid))
+
+    with pytest.raises(InfrastructureError, match="late"):
+        within(0.5, start, InfrastructureError("late"))
+    while Path("/proc", (tmp_path / "pid").read_text()).exists():
+        time.sleep(0.05)
+
+
+def test_a_folder_that_does_not_answer_is_reported_and_then_an_error_for_every_call(calls, blocking, tmp_path):
+    call, messages = calls
+    for _ in range(2):
+        with pytest.raises(InfrastructureError, match=rf"{tmp_path}/shared has not answered for 0\.3s") as late:
+            call(blocking)
+        assert f"ls {tmp_path}/shared" in late.value.cure
+    (message,) = messages
+    assert f"{tmp_path}/shared has not answered for 0.1s: the run waits for it" in message
+
+
+def test_a_folder_that_answers_late_is_no_error(calls):
+    call, messages = calls
+    assert call(lambda: time.sleep(0.2) or 7) == 7
+    assert len(messages) == 1
+    assert call(lambda: 8) == 8
+
+
+def test_the_end_of_a_process_does_not_wait_for_a_late_call(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    text = f"""
+from pathlib import Path
+from perfsvc.errors import InfrastructureError
+from perfsvc.service.cluster.limits import within
+within(0.1, Path({str(tmp_path / "pipe")!r}).read_bytes, InfrastructureError("late"))
+"""
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=20, check=False)
+    assert ended.stderr.splitlines()[-1].endswith("InfrastructureError: late")

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import time
 import tomllib
 from pathlib import Path
@@ -27,10 +25,7 @@ SETTINGS = {
     "partition": "gpu",
     "time": "90m",
     "options": {"account": "kernels", "cpus-per-task": 8, "exclusive": True, "overcommit": False},
-    "gpus": [
-        {"count": 2, "gres": "gpu:h100:1"},
-        {"gres": "gpu:1", "constraint": "a100&nvlink", "partition": "old"},
-    ],
+    "gpus": [{"count": 2, "gres": "gpu:h100:1"}, {"gres": "gpu:1", "constraint": "a100&nvlink", "partition": "old"}],
 }
 
 
@@ -45,23 +40,12 @@ def script(gpus):
 
 def test_the_script_requests_what_the_settings_name():
     lines = script(0)
-    assert {
-        "#SBATCH --partition=gpu",
-        "#SBATCH --gres=gpu:h100:1",
-        "#SBATCH --time=90",
-        "#SBATCH --nodes=1",
-        "#SBATCH --no-requeue",
-        "#SBATCH --account=kernels",
-        "#SBATCH --cpus-per-task=8",
-        "#SBATCH --exclusive",
-    } <= set(lines)
+    wanted = "partition=gpu gres=gpu:h100:1 time=90 nodes=1 no-requeue account=kernels cpus-per-task=8 exclusive"
+    assert {f"#SBATCH --{option}" for option in wanted.split()} <= set(lines)
     assert not [line for line in lines if "constraint" in line or "overcommit" in line or "wckey" in line]
     assert lines[-1] == "run"  # without srun
-
-
-def test_a_model_may_have_a_constraint_and_a_partition_of_its_own():
-    lines = script(1)
-    assert {"#SBATCH --partition=old", "#SBATCH --gres=gpu:1", "#SBATCH --constraint='a100&nvlink'"} <= set(lines)
+    of_old_model = {"#SBATCH --partition=old", "#SBATCH --gres=gpu:1", "#SBATCH --constraint='a100&nvlink'"}
+    assert of_old_model <= set(script(1))
 
 
 def test_the_settings_that_the_docs_show_can_be_used():
@@ -71,9 +55,8 @@ def test_the_settings_that_the_docs_show_can_be_used():
     assert settings[1].run.on == "slurm"
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
+def test_a_setting_that_cannot_work_is_refused():
+    refused = [
         ({"options": {"gres": "gpu:1"}}, "gres is a key of its own"),
         ({"options": {"array": "0-3"}}, "perfsvc sets array itself"),
         ({"options": {"arra": "0-3"}}, "perfsvc sets arra itself"),
@@ -81,11 +64,10 @@ def test_the_settings_that_the_docs_show_can_be_used():
         ({"options": {"mem": "4G\n#SBATCH --exclusive"}}, "is no value for sbatch"),
         ({"partition": "a\nb"}, "is no value for sbatch"),
         ({"gpus": [{"count": 0}]}, "greater than or equal to 1"),
-    ],
-)
-def test_a_setting_that_cannot_work_is_refused(settings, problem):
-    with pytest.raises(ValueError, match=problem):
-        Settings(slurm=settings)
+    ]
+    for settings, problem in refused:
+        with pytest.raises(ValueError, match=problem):
+            Settings(slurm=settings)
 
 
 # --- a job -----------------------------------------------------------------------------------------------------------
@@ -143,19 +125,16 @@ def later(monkeypatch):
     return do
 
 
-@pytest.mark.parametrize(
-    ("printed", "place"),
-    [
-        ("7|PENDING|Priority|\n8|RUNNING|None|b", "job 7 (PENDING: Priority)"),
-        ("7|RUNNING|None|node3", "job 7 on node3"),
-        ("7|COMPLETING|None|node3", "job 7 on node3"),
-        (None, "job 7 (UNKNOWN)"),
-        ("", "job 7 (GONE)"),
-    ],
-)
-def test_a_job_is_named_with_its_node_or_with_what_it_waits_for(gpu, queue, printed, place):
-    queue.printed = printed
-    assert gpu.place == place
+def test_a_job_is_named_with_its_node_or_with_what_it_waits_for(gpu, queue):
+    places = {
+        None: "job 7 (UNKNOWN)",
+        "7|PENDING|Priority|\n8|RUNNING|None|b": "job 7 (PENDING: Priority)",
+        "7|RUNNING|None|node3": "job 7 on node3",
+        "7|COMPLETING|None|node3": "job 7 on node3",
+        "": "job 7 (GONE)",
+    }
+    for queue.printed, place in places.items():
+        assert gpu.place == place
 
 
 def test_the_agent_of_a_job_starts_from_when_the_job_runs_until_it_sends_its_facts(gpu, queue, tmp_path):
@@ -190,12 +169,22 @@ def test_a_job_that_is_added_while_slurm_is_asked_is_not_gone(monkeypatch):
     assert queue.state("8").state == "UNKNOWN"
 
 
-@pytest.mark.timeout(30)
-def test_a_command_of_slurm_that_hangs_is_killed_with_all_that_it_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 0.5)
-    (tmp_path / "squeue").write_text(f"#!/bin/sh\nsleep 1000 &\necho $! >{tmp_path}/pid\nwait\n")
-    (tmp_path / "squeue").chmod(0o700)
+@pytest.fixture
+def squeue(tmp_path, monkeypatch):
+    """Return a function that lets squeue be a script."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def be(text):
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "squeue").chmod(0o700)
+
+    return be
+
+
+@pytest.mark.timeout(30)
+def test_a_command_of_slurm_that_hangs_is_killed_with_all_that_it_started(tmp_path, monkeypatch, squeue):
+    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 0.5)
+    squeue(f"sleep 1000 &\necho $! >{tmp_path}/pid\nwait")
     with pytest.raises(InfrastructureError, match=r"squeue did not end within 0\.5s"):
         slurm_jobs.slurm("squeue", "--me")
     started = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
@@ -203,10 +192,8 @@ def test_a_command_of_slurm_that_hangs_is_killed_with_all_that_it_started(tmp_pa
         time.sleep(0.05)
 
 
-def test_a_command_of_slurm_that_fails_is_reported_with_its_last_line(tmp_path, monkeypatch):
-    (tmp_path / "squeue").write_text("#!/bin/sh\necho slurm_load_jobs error: Unable to contact >&2\nexit 1\n")
-    (tmp_path / "squeue").chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+def test_a_command_of_slurm_that_fails_is_reported_with_its_last_line(squeue):
+    squeue("echo slurm_load_jobs error: Unable to contact >&2\nexit 1")
     with pytest.raises(InfrastructureError, match=r"squeue failed: slurm_load_jobs error: Unable to contact$"):
         slurm_jobs.slurm("squeue", "--me")
 
@@ -273,37 +260,35 @@ def test_parts_of_a_silent_agent_are_not_awaited_for_ever(gpu, queue, later, mon
         gpu.parts(b"device", {})
 
 
-@pytest.mark.parametrize(
-    ("printed", "what", "cure"),
-    [
-        ("7|TIMEOUT|TimeLimit|a", "its job ended with the state TIMEOUT", "the key time of"),
-        ("7|OUT_OF_MEMORY|None|a", "its job ended with the state OUT_OF_MEMORY", "mem ="),
-        ("7|PREEMPTED|None|a", "its job ended with the state PREEMPTED", "^$"),
-        ("7|FAILED|None|a", "its job ended with the state FAILED", "name a folder that all nodes see, unlike /"),
-        ("8|RUNNING|None|a", "Slurm no longer lists its job", "^$"),
-    ],
-)
-def test_a_job_that_has_ended_is_lost_with_the_reason(gpu, queue, printed, what, cure):
+ENDED = {
+    "7|TIMEOUT|TimeLimit|a": ("its job ended with the state TIMEOUT", "the key time of"),
+    "7|OUT_OF_MEMORY|None|a": ("its job ended with the state OUT_OF_MEMORY", "mem ="),
+    "7|PREEMPTED|None|a": ("its job ended with the state PREEMPTED", "^$"),
+    "7|FAILED|None|a": ("its job ended with the state FAILED", "name a folder that all nodes see, unlike /"),
+    "8|RUNNING|None|a": ("Slurm no longer lists its job", "^$"),
+}
+LOGS = {
+    "": ("the state FAILED\n", "see .*log"),
+    "Traceback\n  x\nOSError: full\n\n": ("the state FAILED: OSError: full", "see .*log"),
+    "ModuleNotFoundError: No module named 'perfsvc'": ("No module named", "the same version of perfsvc on every"),
+}
+
+
+@pytest.mark.parametrize("printed", ENDED)
+def test_a_job_that_has_ended_is_lost_with_the_reason(gpu, queue, printed):
     queue.printed = printed
-    with pytest.raises(LostError, match=what) as lost:
+    with pytest.raises(LostError, match=ENDED[printed][0]) as lost:
         gpu.take()
-    assert re.search(cure, lost.value.cure)
+    assert re.search(ENDED[printed][1], lost.value.cure)
 
 
-@pytest.mark.parametrize(
-    ("log", "what", "cure"),
-    [
-        ("", "the state FAILED\n", "see .*log"),
-        ("Traceback\n  x\nOSError: full\n\n", "the state FAILED: OSError: full", "see .*log"),
-        ("ModuleNotFoundError: No module named 'perfsvc'", "No module named", "the same version of perfsvc on every"),
-    ],
-)
-def test_an_agent_that_failed_is_lost_with_its_error(gpu, queue, log, what, cure):
+@pytest.mark.parametrize("log", LOGS)
+def test_an_agent_that_failed_is_lost_with_its_error(gpu, queue, log):
     queue.printed = "7|FAILED|None|a"
     gpu.log.write_text(log)
-    with pytest.raises(LostError, match=what) as lost:
+    with pytest.raises(LostError, match=LOGS[log][0]) as lost:
         gpu.take()
-    assert re.search(cure, lost.value.cure)
+    assert re.search(LOGS[log][1], lost.value.cure)
 
 
 def test_a_full_disk_is_named_if_the_agent_could_not_write_why_it_failed(gpu, queue, request):
@@ -317,9 +302,8 @@ def test_a_full_disk_is_named_if_the_agent_could_not_write_why_it_failed(gpu, qu
 
 def test_what_a_job_sent_before_its_end_is_read_first(gpu, queue, tmp_path):
     queue.printed = "7|NODE_FAIL|None|a"
-    Outbox(tmp_path / "replies").send(
-        [codec.encode(AgentReply(facts=b"facts")), codec.encode(AgentReply(news=b"news"))]
-    )
+    replies = AgentReply(facts=b"facts"), AgentReply(news=b"news")
+    Outbox(tmp_path / "replies").send([codec.encode(reply) for reply in replies])
     assert gpu.facts() == b"facts"
     assert gpu.take() == [(b"news", {})]
     with pytest.raises(LostError, match="NODE_FAIL"):
@@ -333,16 +317,13 @@ def test_a_damaged_file_is_a_lost_gpu(gpu, queue, tmp_path):
         gpu.take()
 
 
-def test_orders_arrive_with_their_binaries(gpu, tmp_path):
+def test_orders_arrive_with_their_binaries_and_a_full_disk_loses_the_gpu(gpu, tmp_path):
     gpu.begin(b"share", {"0" * 64: b"code"})
     gpu.drop([3])
     gpu.stop()
     orders = [codec.decode(AgentOrder, text) for text in Inbox(tmp_path / "orders").read()]
     assert orders == [AgentOrder(share=b"share", blobs=("0" * 64,)), AgentOrder(drop=(3,)), AgentOrder(stop=True)]
     assert (tmp_path / ("0" * 64)).read_bytes() == b"code"
-
-
-def test_a_full_disk_loses_the_gpu(gpu, tmp_path):
     (tmp_path / "orders").unlink()
     with pytest.raises(LostError, match="its shared folder cannot be written") as lost:
         gpu.stop()
@@ -350,11 +331,6 @@ def test_a_full_disk_loses_the_gpu(gpu, tmp_path):
 
 
 # --- the agent -------------------------------------------------------------------------------------------------------
-
-
-def test_an_agent_does_not_load_the_store():
-    loaded = "import sys, perfsvc.service.cluster.slurm_agent; sys.exit('sqlalchemy' in sys.modules)"
-    subprocess.run([sys.executable, "-c", loaded], check=True)
 
 
 def test_an_agent_shows_that_it_lives_while_it_has_no_news(tmp_path, monkeypatch):
@@ -384,8 +360,10 @@ def test_an_agent_shows_that_it_lives_while_it_has_no_news(tmp_path, monkeypatch
     assert len(signs) == 3
 
 
-def test_an_agent_ends_when_the_command_is_gone(tmp_path, monkeypatch):
+def test_an_agent_ends_when_the_command_or_its_folder_is_gone(tmp_path, monkeypatch):
     orders = tmp_path / "orders"
+    orders.touch()
+    assert [orders.unlink() for _ in slurm_agent._while_the_command_lives(orders)] == [None]
     orders.touch()
     times = iter(range(0, 10_000, 250))
     monkeypatch.setattr(slurm_agent.time, "monotonic", lambda: next(times))
@@ -395,12 +373,3 @@ def test_an_agent_ends_when_the_command_is_gone(tmp_path, monkeypatch):
         if looks <= 5:
             os.utime(orders, (looks, looks))  # a sign of life
     assert looks == 8  # look 6 sees the last sign of life; looks 7 and 8 come within SILENT_COMMAND_S after that
-
-
-def test_an_agent_ends_when_its_folder_is_removed(tmp_path):
-    orders = tmp_path / "orders"
-    orders.touch()
-    looks = []
-    for _ in slurm_agent._while_the_command_lives(orders):
-        looks.append(orders.unlink())
-    assert len(looks) == 1

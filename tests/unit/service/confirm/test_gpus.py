@@ -1,4 +1,4 @@
-"""Which GPUs of a model measure a suspect, and when their answer holds for all."""
+"""Which GPUs of a model measure a suspect, when their answer holds for all, and the causes of verdicts."""
 
 from dataclasses import replace
 
@@ -27,6 +27,8 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.process.shared_memory import share
+from perfsvc.service.confirm.conclude import relevant_change
+from perfsvc.service.confirm.confirm import with_causes
 from perfsvc.service.confirm.gpus import Group, groups_of
 from perfsvc.service.confirm.pairs import PairResults, Sides
 
@@ -165,3 +167,31 @@ def test_a_group_without_an_agreed_answer_applies_nothing():
     with pytest.raises(ValueError, match="does not apply"):
         group.applied(suspect("B")[1])
     assert isinstance(group, Group)
+
+
+SERIES = Series(Case("transpose", "tiled"), "GPU-1", "NVIDIA H100")
+
+
+def changed(change: ChangeKind, ratio: float | None) -> Suspect:
+    return Suspect(Judgement(SERIES, Verdict.REGRESSION, ratio=ratio), change, Direction.SLOWER)
+
+
+def test_half_of_a_step_below_the_threshold_is_relevant():
+    relevant = {
+        (ChangeKind.REGRESSION, 1.05, None): 0.01,
+        (ChangeKind.REGRESSION, 1.05, 0.03): 0.03,
+        (ChangeKind.REGRESSION, None, None): 0.01,
+        (ChangeKind.STEP, 1.0201, 0.03): 0.01,
+        (ChangeKind.TREND, 1 / 1.0201, 0.03): 0.01,
+        (ChangeKind.STEP, 1.008016, None): 0.004,
+        (ChangeKind.STEP, 1.2, None): 0.01,
+    }
+    found = {given: relevant_change(changed(*given[:2]), "cuda", given[2]) for given in relevant}
+    assert found == pytest.approx(relevant)
+
+
+def test_an_unchanged_verdict_gets_no_cause() -> None:
+    confirmation = Confirmation(changed(ChangeKind.STEP, 1.02), Cause.KERNEL, "", threshold=0.01, seed=1, budget_s=60.0)
+    quiet = Judgement(SERIES, Verdict.UNCHANGED)
+    moved = Judgement(SERIES, Verdict.REGRESSION, cause=Cause.UNCONFIRMED)
+    assert [judgement.cause for judgement in with_causes([quiet, moved], [confirmation])] == [None, Cause.KERNEL]

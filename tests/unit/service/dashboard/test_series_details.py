@@ -1,13 +1,21 @@
-"""The metrics that are computed for the pages of series."""
+"""The metrics of the pages of series, the differences of sources, and the folder of a site after faults."""
 
+import os
+import signal
+import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from perfsvc.errors import InfrastructureError
 from perfsvc.model import MEMORY, PRECISIONS, CacheState, Case, DeviceInfo, Environment, Peak, Series, peak_of_case
+from perfsvc.process.shared_work import SharedWork
+from perfsvc.report.pages.finding import ADDED, GAP, REMOVED, SAME
 from perfsvc.report.pages.site import RunPoints, SeriesView
+from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.series_details import gather_details
+from perfsvc.service.dashboard.sources import LONGEST_LINE, MOST_LINES, file_diff
 from perfsvc.store import CaseQuantities
 
 GPU = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90", l2_bytes=50)
@@ -78,3 +86,114 @@ def test_shares_of_peaks_are_those_of_each_run_alone(seed):
         assert found.registers[place] == pytest.approx(np.nan if at is None else quantities.registers[at], nan_ok=True)
         moved = 0 if at is None else quantities.moved_bytes[at]
         assert found.bandwidth[place] == pytest.approx(moved / level[place] if moved else np.nan, nan_ok=True)
+
+
+# --- differences of two sources --------------------------------------------------------------------------------------
+
+
+LINES = [f"line {number}" for number in range(1, 21)]
+
+
+def diff(before, after):
+    return file_diff("k/k.cu", (1, 2), "\n".join(before).encode(), "\n".join(after).encode())
+
+
+def signs(found):
+    return "".join({SAME: " ", ADDED: "+", REMOVED: "-", GAP: "~"}[line.sign] for line in found.lines)
+
+
+def test_a_change_has_three_equal_lines_around_it_and_a_gap_for_the_others():
+    found = diff(LINES, [*LINES[:9], "new", *LINES[10:]])
+    assert signs(found) == "~   -+   ~"
+    assert [line.text for line in found.lines if line.sign in {ADDED, REMOVED}] == ["line 10", "new"]
+    assert [(line.before, line.after) for line in found.lines[1:-1]] == [
+        (7, 7), (8, 8), (9, 9), (10, None), (None, 10), (11, 11), (12, 12), (13, 13),
+    ]  # fmt: skip
+    assert (found.added, found.removed, found.hidden) == (1, 1, 0)
+
+
+def test_the_numbers_of_equal_lines_are_those_of_their_own_side():
+    found = diff(LINES, ["a", "b", *LINES[:9], *LINES[10:]])
+    equal = [(line.before, line.after) for line in found.lines if line.sign == SAME]
+    assert equal[:3] == [(1, 3), (2, 4), (3, 5)]
+    assert equal[-3:] == [(11, 12), (12, 13), (13, 14)]
+    for line in found.lines:
+        if line.sign == SAME:
+            assert line.text == LINES[line.before - 1]
+
+
+def test_changes_that_are_near_share_their_equal_lines():
+    for apart in range(1, 12):
+        changed = LINES.copy()
+        changed[4], changed[4 + apart] = "x", "y"
+        found = diff(LINES, changed)
+        shown = [line.after for line in found.lines if line.after is not None]
+        assert shown == sorted(set(shown))  # no line twice, none out of order
+        between = [line.sign for line in found.lines].count(GAP) - 1 - (16 - apart > 4)
+        assert between == (apart > 7)
+
+
+def test_a_file_that_only_one_side_has_is_added_or_removed_as_a_whole():
+    assert signs(diff([], ["a", "b"])) == "++"
+    assert signs(diff(["a", "b"], [])) == "--"
+
+
+def test_a_long_difference_is_cut_and_its_changed_lines_are_counted():
+    found = diff([], [str(number) for number in range(1000)])
+    assert len(found.lines) == MOST_LINES
+    assert (found.added, found.hidden) == (1000, 1000 - MOST_LINES)
+
+
+def test_a_long_line_loses_its_middle():
+    (line,) = diff([], ["x" * 10_000]).lines
+    assert len(line.text) == LONGEST_LINE
+    assert "…" in line.text
+
+
+def test_bytes_that_are_no_text_become_signs():
+    found = file_diff("k/k.cu", (1, 2), b"", b"\xff\xfe\n")
+    assert [line.text for line in found.lines] == ["\ufffd\ufffd"]
+
+
+# --- the folder of a site --------------------------------------------------------------------------------------------
+
+
+PAGES = [f"series/{number}.html" for number in range(16)]
+
+
+def hidden(folder):
+    """The temporary files in a folder."""
+    return list(folder.rglob(".perfsvc-new-*"))
+
+
+def test_a_killed_process_leaves_no_temporary_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests may have left threads
+    parent = os.getpid()
+    with writing(tmp_path, PAGES) as site:
+
+        def write(at):
+            if os.getpid() != parent:
+                with site._folder.writing(PAGES[at]):
+                    os.kill(os.getpid(), signal.SIGKILL)
+            site.write(PAGES[at], b"page")
+            return b""
+
+        with SharedWork(len(PAGES), write, 2) as shared:
+            (child,) = shared._children
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+            assert len(hidden(tmp_path)) == 1
+            shared.results()
+    assert hidden(tmp_path) == []
+    assert {path.read_bytes() for path in tmp_path.glob("series/*")} == {b"page"}
+
+
+def test_a_failed_build_leaves_no_temporary_file(tmp_path):
+    def fail():
+        with writing(tmp_path, PAGES) as site:
+            site.write(PAGES[0], b"page")
+            (tmp_path / "series" / f".perfsvc-new-{32 * '0'}").touch()  # of a process that was killed
+            raise OSError("the disk is full")
+
+    with pytest.raises(InfrastructureError, match="cannot be written"):
+        fail()
+    assert hidden(tmp_path) == []

@@ -1,16 +1,22 @@
-"""The log of a night, and what is shown meanwhile."""
+"""What a night leaves: its log, what is shown meanwhile, its page of measurements and its locks."""
 
 import errno
 import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from unittest.mock import Mock
 
+import pandas as pd
 import pytest
 
-from perfsvc.errors import DatabaseError
-from perfsvc.service.nightly.log import NightLog
+from perfsvc.errors import DatabaseError, InfrastructureError, UsageError
+from perfsvc.report.export import files, frames
+from perfsvc.service.nightly import stages
+from perfsvc.service.nightly.log import REPORT, NightLog
+from perfsvc.service.nightly.night import _locked
+from perfsvc.store import Store
 
 
 class Watcher:
@@ -156,3 +162,72 @@ def test_a_line_holds_no_password_and_no_character_that_a_terminal_obeys(file, w
     assert not re.search(r"[\x7f-\x9f\u202e]|##\w*\[|hunter2", content)
     assert "postgresql://u:***@h/db" in content
     assert "hunter2" not in "".join(watcher.lines)
+
+
+# --- the page of measurements ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def night(tmp_path, monkeypatch):
+    monkeypatch.setattr(frames, "frame", lambda _: pd.DataFrame())
+    monkeypatch.setattr(files, "content", lambda *_: "<html>")
+    night = Mock(number=3)
+    night.settings.nightly.folder = tmp_path / "nights"
+    return night
+
+
+def test_the_page_is_in_the_folder_of_the_night(night, tmp_path):
+    page = tmp_path / "nights" / "3" / REPORT
+    assert stages.report(night).text == str(page)
+    assert page.read_text() == "<html>"
+
+
+def test_a_folder_of_a_night_that_is_a_link_is_not_followed(night, tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "nights").mkdir()
+    (tmp_path / "nights" / "3").symlink_to("../victim")
+    with pytest.raises(UsageError, match="links to folders are not followed"):
+        stages.report(night)
+    assert not list((tmp_path / "victim").iterdir())
+
+
+def test_a_full_disk_keeps_the_earlier_page(night, tmp_path, full_disk):
+    page = tmp_path / "nights" / "3" / REPORT
+    page.parent.mkdir(parents=True)
+    page.write_text("old")
+    with pytest.raises(InfrastructureError, match="No space left on device"):
+        stages.report(night)
+    assert [(file.name, file.read_text()) for file in page.parent.iterdir()] == [(page.name, "old")]
+
+
+# --- the locks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
+    return lambda store: _locked(store, "box", 0.0, print, lambda: False)
+
+
+def test_the_path_of_a_database_need_not_be_utf_8(tmp_path, monkeypatch, locked):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with Store.open("perfsvc.db") as store, locked(store) as taken:
+        assert taken == "taken at once"
+        assert (folder / "perfsvc.db-night-box.lock").exists()
+
+
+def test_a_database_behind_a_link_has_one_lock(tmp_path, monkeypatch, locked):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "link.db").symlink_to("real.db")
+    (tmp_path / "here").symlink_to(tmp_path / "data")
+    with Store.open(tmp_path / "data" / "real.db") as store, locked(store):
+        monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "other"))
+        with (
+            Store.open(tmp_path / "here" / "link.db") as other,
+            ExitStack() as stack,
+            pytest.raises(InfrastructureError, match="another night is under way"),
+        ):
+            stack.enter_context(locked(other))
+    assert [path.name for path in (tmp_path / "data").glob("*.lock")] == ["real.db-night-box.lock"]
