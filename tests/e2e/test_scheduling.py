@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.nights import Nights
+from tests.e2e.processes import wait_for
 
 pytestmark = pytest.mark.slow  # whole nights of the scheduler
 
@@ -25,24 +26,12 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
 FOLDER = Path({folder!r})
 
 
-def wait(name, arrays):
+def wait(arrays, stream):
     arrays["total"][0] = np.asarray(arrays["a"]).sum(dtype=np.float64)
-    (FOLDER / f"begun-{{name}}").touch()
+    (FOLDER / f"begun-{{time.time_ns()}}").touch()
     while not (FOLDER / "go").exists():
         time.sleep(0.01)
     return {{"latency_ms": 1.0}}
-
-
-def a(arrays, stream):
-    return wait("a", arrays)
-
-
-def b(arrays, stream):
-    return wait("b", arrays)
-
-
-def c(arrays, stream):
-    return wait("c", arrays)
 
 
 benchmark = Benchmark(
@@ -53,7 +42,7 @@ benchmark = Benchmark(
     reference=lambda a: a.sum(),
     tolerance=Tolerance(max=1e-5, mean=1e-5),
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4, flops=n),
-    variants=[Variant(run.__name__, kind="host", run=run) for run in (a, b, c)],
+    variants=[Variant(name, kind="host", run=wait) for name in "abc"],
 )
 """
 SETTINGS = """
@@ -66,13 +55,6 @@ enabled = false
 [dashboard]
 enabled = false
 """
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 class Daemon:
@@ -190,38 +172,33 @@ def test_the_line_for_cron_runs_a_night_in_any_folder_without_an_environment(nig
     assert "night 1  finished" in (perfsvc.folder / "nightly.log").read_text()
 
 
-@pytest.mark.parametrize(
-    ("kind", "files"),
-    [
-        ("cron", ["perfsvc-nightly.crontab"]),
-        ("systemd", ["perfsvc-nightly.service", "perfsvc-nightly.timer"]),
-        ("kubernetes", ["perfsvc-nightly.yaml"]),
-        ("slurm", ["perfsvc-nightly.sh"]),
-    ],
-)
-def test_the_printed_files_can_be_written_to_a_folder(nights, kind, files):
+FILES = {
+    "cron": ["perfsvc-nightly.crontab"],
+    "systemd": ["perfsvc-nightly.service", "perfsvc-nightly.timer"],
+    "kubernetes": ["perfsvc-nightly.yaml"],
+    "slurm": ["perfsvc-nightly.sh"],
+}
+REFUSED = {
+    "'25:00' is no time of day; write hours and minutes, such as 02:00": ("--at", "25:00"),
+    "'Berlin' is no time zone; write a zone such as Europe/Berlin or Etc/UTC": ("--timezone", "Berlin"),
+    "'forever' is no duration": ("--limit", "forever"),
+}
+
+
+def test_the_printed_files_can_be_written_to_a_folder_and_a_wrong_option_is_refused(nights):
     perfsvc = nights.perfsvc
-    arguments = ("schedule", "print", "--at", "02:00", "--as", kind, "--timezone", "Europe/Berlin")
-    printed = perfsvc(*arguments, code=0).out
-    folder = perfsvc.folder / "new" / "units"
-    assert perfsvc(*arguments, "--output", folder, code=0).out == ""
-    assert sorted(path.name for path in folder.iterdir()) == files
-    assert all((folder / name).read_text() in printed for name in files)
-    assert str(perfsvc.folder) in printed
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--at", "25:00", "'25:00' is no time of day; write hours and minutes, such as 02:00"),
-        ("--timezone", "Berlin", "'Berlin' is no time zone; write a zone such as Europe/Berlin or Etc/UTC"),
-        ("--limit", "forever", "'forever' is no duration"),
-    ],
-)
-def test_a_wrong_option_is_refused(nights, option, value, message):
-    arguments = {"--at": "02:00", "--as": "cron", option: value}
-    ended = nights.perfsvc("schedule", "print", *(word for pair in arguments.items() for word in pair), code=2)
-    assert message in ended.err
+    for kind, files in FILES.items():
+        arguments = ("schedule", "print", "--at", "02:00", "--as", kind, "--timezone", "Europe/Berlin")
+        printed = perfsvc(*arguments, code=0).out
+        folder = perfsvc.folder / "new" / kind
+        assert perfsvc(*arguments, "--output", folder, code=0).out == ""
+        assert sorted(path.name for path in folder.iterdir()) == files
+        assert all((folder / name).read_text() in printed for name in files)
+        assert str(perfsvc.folder) in printed
+    for message, (option, value) in REFUSED.items():
+        arguments = {"--at": "02:00", "--as": "cron", option: value}
+        ended = perfsvc("schedule", "print", *(word for pair in arguments.items() for word in pair), code=2)
+        assert message in ended.err
 
 
 # --- pruning ---------------------------------------------------------------------------------------------------------
@@ -231,23 +208,7 @@ def samples(perfsvc):
     return [run for (run,) in perfsvc.rows("select distinct run_id from measurements where samples is not null")]
 
 
-def test_a_night_prunes_by_its_settings_and_later_nights_find_the_same(nights):
-    nights.settings('[retention]\nsamples = "1s"\nbinaries = "1s"\nprofiles = "1s"\nnights = "1s"\n')
-    for _ in range(3):
-        nights(code=0)
-        time.sleep(1.1)
-    nights.slower()
-    nights(code=1)
-    assert nights.result(4, "findings")[0] == "1 raised"
-    assert nights.result(4, "prune")[0].startswith("6 measurements' samples (")
-    perfsvc = nights.perfsvc
-    assert samples(perfsvc) == [1, 4]
-    assert perfsvc.rows("select id from nights") == [(4,)]
-    shown = perfsvc("show", "scale/beta[n=100]", code=0).out
-    assert len([line for line in shown.splitlines() if " µs" in line]) >= 4
-
-
-def test_db_prune_shows_what_it_would_remove_and_then_removes_it(nights):
+def test_db_prune_shows_what_it_would_remove_and_a_night_prunes_by_its_settings(nights):
     for _ in range(3):
         nights(code=0)
     perfsvc = nights.perfsvc
@@ -259,7 +220,7 @@ def test_db_prune_shows_what_it_would_remove_and_then_removes_it(nights):
     ]
     tried = perfsvc("db", "prune", "--samples", "1s", "--nights", "1s", "--dry-run", code=0).out.splitlines()
     assert tried[0].startswith("would be removed: 6 measurements' samples (")
-    assert tried[1:3] == ["would be removed: 2 nights", tried[2]]
+    assert tried[1] == "would be removed: 2 nights"
     assert samples(perfsvc) == [1, 2, 3]
     pruned = perfsvc("db", "prune", "--samples", "1s", "--vacuum", "--format", "json", code=0).json
     assert pruned["samples"]["count"] == 6
@@ -267,3 +228,12 @@ def test_db_prune_shows_what_it_would_remove_and_then_removes_it(nights):
     assert pruned["dry_run"] is False
     assert samples(perfsvc) == [1, 3]
     assert Path(perfsvc.folder / "nights" / "1" / "report.html").exists()
+    nights.settings('\n[retention]\nsamples = "1s"\nbinaries = "1s"\nprofiles = "1s"\nnights = "1s"\n')
+    nights.slower()
+    nights(code=1)
+    assert nights.result(4, "findings")[0] == "1 raised"
+    assert nights.result(4, "prune")[0].startswith("6 measurements' samples (")
+    assert samples(perfsvc) == [1, 4]
+    assert perfsvc.rows("select id from nights") == [(4,)]
+    shown = perfsvc("show", "scale/beta[n=100]", code=0).out
+    assert len([line for line in shown.splitlines() if " µs" in line]) >= 4
