@@ -16,15 +16,9 @@ from perfsvc.model import (
 
 OLD = "nvcc 13.0.88"
 TILED = Case("transpose", "tiled", (("n", 4096),))
-KERNEL = CheckedKernel(
-    TILED,
-    "sm_90",
-    "transpose_tiled",
-    facts=StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa"),
-    occupancy=Occupancy(64, 64, Limiter.WARPS),
-    threads=256,
-    source="source",
-)
+FACTS = StaticFacts(32, 0, 0, 0, 4224, 1, (("global", 8), ("integer", 30)), "aa")
+ABOUT = {"occupancy": Occupancy(64, 64, Limiter.WARPS), "threads": 256, "source": "source"}
+KERNEL = CheckedKernel(TILED, "sm_90", "transpose_tiled", facts=FACTS, **ABOUT)
 FULL, HALF = Occupancy(64, 64, Limiter.WARPS), Occupancy(32, 64, Limiter.REGISTERS)
 
 

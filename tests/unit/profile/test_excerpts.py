@@ -51,12 +51,7 @@ def texts(lines):
 def test_the_hot_line_stands_beside_the_line_of_the_other_side_that_it_replaced():
     (excerpt,) = code(launch((7, 1.0)), launch((7, 3.0), (3, 1.0))).excerpts[-1:]
     assert excerpt.files == ("k.cu", "k.cu")
-    assert texts(excerpt.before)[-4:] == [
-        (6, "    }", False),
-        (7, "    b[i] = a[i];", True),
-        None,
-        (8, "}", False),
-    ]
+    assert texts(excerpt.before)[-4:] == [(6, "    }", False), (7, "    b[i] = a[i];", True), None, (8, "}", False)]
     assert texts(excerpt.after)[-4:] == [
         (6, "    }", False),
         (7, "    b[i] = a[2 * i];", True),

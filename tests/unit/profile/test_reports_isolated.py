@@ -9,10 +9,7 @@ from perfsvc.errors import MissingPackageError, ProfileError, ReportError
 from perfsvc.installation import install_command
 from perfsvc.profile import reports
 
-ENDS = {
-    "SIGSEGV": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-    "exit status 3": "import os; os._exit(3)",
-}
+ENDS = {"SIGSEGV": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "exit status 3": "import os; os._exit(3)"}
 
 
 def test_the_profile_is_the_same_as_in_this_process(ncu_report):

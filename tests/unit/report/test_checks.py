@@ -123,25 +123,6 @@ def test_nothing_is_cut_off_however_narrow_the_terminal(everywhere):
         assert [row.split()[-2:] for row in out.splitlines() if "64" in row and "sm_" in row] != [], width
 
 
-def test_all_facts_have_a_row_for_each_architecture_with_equal_points_merged(everywhere):
-    out = text(check_table(everywhere, everything=True), 160)
-    rows = [row.split() for row in out.splitlines() if "sm_" in row and " 4224 " in row]
-    assert [row[-14:] for row in rows] == [
-        [architecture, "64", "0", "0", "4224", "0", "1", "256", "50", "%", "(registers)", "38"]
-        if number
-        else ["transpose/tiled", architecture, "64", "0", "0", "4224", "0", "1", "256", "50", "%", "(registers)", "38"]
-        for number, architecture in enumerate(ARCHITECTURES)
-    ]
-
-
-def test_a_check_without_a_baseline_says_so():
-    out = text(check_table(shown([], kernels())))
-    assert out.startswith(
-        "1 variant for sm_80, sm_90, sm_100\nmade by nvcc 13.0.88, with nothing to compare with yet\n"
-    )
-    assert "6 new" in out
-
-
 @pytest.fixture
 def troubled(everywhere, tmp_path):
     """Return the check with a broken benchmark file, a wrong result, and the source of the kernel."""

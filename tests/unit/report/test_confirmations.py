@@ -21,6 +21,7 @@ from perfsvc.report.tables.confirmations import confirmations_table, counts
 from tests.unit.report.terminal import show
 
 CASE = Case("dot", "tree", (("n", 1000),))
+ASKED = {"threshold": 0.03, "seed": 1, "budget_s": 20.0, "looks": 1}
 
 
 def confirmation(cause, *, device="GPU-1", cache=CacheState.COLD, ratio=1.05, verdict=Verdict.REGRESSION):
@@ -32,14 +33,7 @@ def confirmation(cause, *, device="GPU-1", cache=CacheState.COLD, ratio=1.05, ve
         Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER),
         cause,
         f"because of {cause}",
-        threshold=0.03,
-        seed=1,
-        budget_s=20.0,
-        verdict=verdict,
-        ratio=ratio,
-        low=low,
-        high=high,
-        looks=1,
+        **{**ASKED, "verdict": verdict, "ratio": ratio, "low": low, "high": high},
         baseline=tuple(turns[:1]),
         candidate=tuple(turns[1:]),
     )

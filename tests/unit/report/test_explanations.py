@@ -14,21 +14,9 @@ from perfsvc.report.tables.profiles import explanation_table, place
 from tests.unit.report.terminal import show
 
 PEAKS = {"dram_peak_bytes_per_s": 3e12, "fp32_peak_flops_per_s": 60e12, "fp64_peak_flops_per_s": 30e12}
-BEFORE = Profile(
-    "scale",
-    {
-        **PEAKS,
-        "duration_s": 1e-3,
-        "dram_read_bytes": 2e9,
-        "dram_write_bytes": 1e9,
-        "fp32_flops": 6e9,
-        "fp64_flops": 0.0,
-        "tf32_flops": None,
-    },
-    device="NVIDIA H100 <PCIe>",
-    chip="sm_90",
-    ncu_version="2025.3.1.0",
-)
+COUNTED = {"dram_read_bytes": 2e9, "dram_write_bytes": 1e9, "fp32_flops": 6e9, "fp64_flops": 0.0, "tf32_flops": None}
+ABOUT = {"device": "NVIDIA H100 <PCIe>", "chip": "sm_90", "ncu_version": "2025.3.1.0"}
+BEFORE = Profile("scale", {**PEAKS, **COUNTED, "duration_s": 1e-3}, **ABOUT)
 AFTER = replace(BEFORE, metrics={**BEFORE.metrics, "duration_s": 2e-3})
 FOUND = Explanation(
     2.0,

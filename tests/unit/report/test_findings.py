@@ -8,7 +8,6 @@ from perfsvc.model import (
     Case,
     Cause,
     ChangeKind,
-    Direction,
     EventKind,
     Finding,
     FindingEvent,
@@ -16,7 +15,6 @@ from perfsvc.model import (
     MovedSeries,
     Series,
 )
-from perfsvc.report.export.objects import finding_json
 from perfsvc.report.tables.findings import finding_table, findings_table
 from tests.unit.report.terminal import show
 
@@ -55,19 +53,9 @@ def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost():
             assert sum("+20.0 %" in line for line in lines) == 2, width
 
 
-AGAIN = replace(
-    MOVED,
-    step=2,
-    change=ChangeKind.AGAIN,
-    first_run=9,
-    root_cause="6e7f8a9b0..7f8a9b0c1",
-    baseline_run=8,
-    baseline_s=1.2e-4,
-    candidate_s=1.5e-4,
-    ratio=1.25,
-    low=1.24,
-    high=1.26,
-)
+CHANGE = {"baseline_s": 1.2e-4, "candidate_s": 1.5e-4, "ratio": 1.25, "low": 1.24, "high": 1.26}
+STEP = {"step": 2, "change": ChangeKind.AGAIN, "baseline_run": 8, "first_run": 9}
+AGAIN = replace(MOVED, **CHANGE, **STEP, root_cause="6e7f8a9b0..7f8a9b0c1")
 TWICE = replace(FOUND, moved=(replace(MOVED, last_run=8), AGAIN))
 
 
@@ -130,16 +118,6 @@ def test_the_history_shows_each_event_with_time_and_user():
     lines = drawn(finding_table(FOUND, events))
     assert lines[-2].split() == ["2026-01-02", "03:04", "run", "5", "raised", "it", "stayed"]
     assert lines[-1].endswith("ann    commented  [bold]spills[/bold] <b>")
-
-
-def test_json_of_a_finding_is_complete():
-    faster = replace(MOVED, direction=Direction.FASTER, change=ChangeKind.STEP)
-    event = FindingEvent(1, 7, EventKind.RAISED, 5, "", AT, "it stayed")
-    result = finding_json(replace(FOUND, moved=(faster,)), [event])
-    assert (result["direction"], result["changes"]) == ("faster", ["step"])
-    assert result["devices"] == {GPU: "NVIDIA H100 80GB HBM3"}
-    raised = {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat()}
-    assert result["events"] == [raised | {"text": "it stayed", "night": None}]
 
 
 def test_a_slow_gpu_is_listed_with_its_evidence_and_no_cases():

@@ -282,17 +282,11 @@ def test_a_reference_variant_at_another_point_or_a_wrong_or_absent_one_does_not_
 
 
 def test_the_summary_aggregates_each_column_in_its_own_way() -> None:
-    right = {
-        "status": ["ok"] * 3 + ["skipped"],
-        "warmup": [10, 20, 30, 0],
-        "rejected_batches": [1, 0, 2, 0],
-        "sm_clock_hz": [1e9, 2e9, 3e9, None],
-        "temperature_c": [50.0, 70.0, 60.0, None],
-        "stopped": ["precision", "sample cap", "precision", ""],
-        "note": ["not blocked", "waited; not blocked", "", ""],
-        "slowdowns": ["power cap", "power cap, thermal slowdown", "", ""],
-        "peak_share": [0.5, 0.5, 0.5, None],
-    }
+    rates = {"warmup": [10, 20, 30, 0], "rejected_batches": [1, 0, 2, 0], "sm_clock_hz": [1e9, 2e9, 3e9, None]}
+    right = rates | {"temperature_c": [50.0, 70.0, 60.0, None], "peak_share": [0.5, 0.5, 0.5, None]}
+    right |= {"stopped": ["precision", "sample cap", "precision", ""], "status": ["ok"] * 3 + ["skipped"]}
+    right |= {"note": ["not blocked", "waited; not blocked", "", ""]}
+    right |= {"slowdowns": ["power cap", "power cap, thermal slowdown", "", ""]}
     tree, skipped = summary(frame(columns(**right))).to_dict("records")
     assert (tree["warmup"], tree["rejected_batches"], tree["sm_clock_hz"], tree["temperature_c"]) == (60, 3, 2e9, 70)
     assert (tree["stopped"], tree["note"]) == ("precision; sample cap", "not blocked; waited")

@@ -4,45 +4,21 @@ import math
 import re
 from dataclasses import replace
 
-from perfsvc.model import (
-    Case,
-    Cause,
-    ChangeKind,
-    Confirmation,
-    Direction,
-    Judgement,
-    Measurement,
-    Series,
-    Status,
-    Suspect,
-    Verdict,
-)
+from perfsvc.model import Cause, Measurement, Status
 from perfsvc.report.pages.pairs import WIDTH, drawn_change, drawn_pairs, levels, usual
-
-SERIES = Series(Case("scale", "beta", (("n", 100),)), "GPU-1", "NVIDIA H100")
+from tests.unit.report.test_confirmations import CASE, confirmation
 
 
 def processes(seconds):
     return tuple(
-        Measurement(SERIES.case, "GPU-1", number, Status.OK if time else Status.FAILED, samples_s=(time,) * bool(time))
+        Measurement(CASE, "GPU-1", number, Status.OK if time else Status.FAILED, samples_s=(time,) * bool(time))
         for number, time in enumerate(seconds)
     )
 
 
 def measured(old=(1e-4, 1.01e-4), new=(1.1e-4, 1.12e-4), **values):
-    judgement = Judgement(SERIES, Verdict.REGRESSION, baseline_run=1, candidate_run=2)
-    given = {"ratio": 1.1, "low": 1.08, "high": 1.12} | values
-    return Confirmation(
-        Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER),
-        Cause.KERNEL,
-        "",
-        threshold=0.01,
-        seed=1,
-        budget_s=1.0,
-        baseline=processes(old),
-        candidate=processes(new),
-        **given,
-    )
+    given = {"ratio": 1.1, "low": 1.08, "high": 1.12, "threshold": 0.01} | values
+    return replace(confirmation(Cause.KERNEL), baseline=processes(old), candidate=processes(new), **given)
 
 
 def numbers(markup, *names):

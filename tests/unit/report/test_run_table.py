@@ -155,40 +155,22 @@ def test_json_has_the_peaks_the_cases_over_budget_and_the_doubts() -> None:
 
 
 def test_the_newest_run_of_a_history_shows_all_details_with_units() -> None:
-    details = RunDetails(
-        stopped="precision",
-        note="not blocked",
-        noise_within=0.0041,
-        noise_between=0.0012,
-        bandwidth_bytes_per_s=2.6e12,
-        peak="memory",
-        peak_share=0.648,
-        sm_clock_hz=1.98e9,
-        temperature_c=54.4,
-        power_w=412.3,
-        slowdowns="power cap",
-        rejected_batches=3,
-        metrics={"sm_cycles": 397_281.0, "energy_j": 0.1234, "timer_overhead_s": 1.2e-6, "hops": 3.0},
-    )
-    started = datetime(2026, 11, 21, 9, tzinfo=UTC)
-    row = HistoryRow(
-        7, started, "", False, "", CASE.id, "GPU-1", H200, CacheState.COLD, Status.OK, "", 1e-4, 1e-4, 1e-4, 3, details
-    )
-    text = terminal.show(history_table(CASE.id, [row]), 100)
-    result = dict(line.strip().split("  ", 1) for line in text.partition("run 7\n")[2].splitlines() if line)
-    assert {name: value.strip() for name, value in result.items()} == {
-        "stopped": "precision",
-        "noise": "0.41 % within replicas, 0.12 % between them",
-        "bandwidth": "2.60 TB/s",
-        "% of peak": "65 %",
-        "SM clock": "1.980 GHz",
-        "temperature": "54 °C",
-        "power": "412 W",
-        "slowdowns": "power cap",
-        "rejected": "3 batches",
-        "sm_cycles": "397 281",
-        "energy_j": "0.1234 J",
-        "timer_overhead_s": "1.200 µs",
-        "hops": "3",
-        "note": "not blocked",
-    }
+    metrics = {"sm_cycles": 397_281.0, "energy_j": 0.1234, "timer_overhead_s": 1.2e-6, "hops": 3.0}
+    noises = {"noise_within": 0.0041, "noise_between": 0.0012}
+    details = [
+        ({"stopped": "precision"}, {"stopped": "precision"}),
+        (noises, {"noise": "0.41 % within replicas, 0.12 % between them"}),
+        ({"bandwidth_bytes_per_s": 2.6e12}, {"bandwidth": "2.60 TB/s"}),
+        ({"peak": "memory", "peak_share": 0.648}, {"% of peak": "65 %"}),
+        ({"sm_clock_hz": 1.98e9}, {"SM clock": "1.980 GHz"}),
+        ({"temperature_c": 54.4, "power_w": 412.3}, {"temperature": "54 °C", "power": "412 W"}),
+        ({"slowdowns": "power cap", "rejected_batches": 3}, {"slowdowns": "power cap", "rejected": "3 batches"}),
+        ({"metrics": metrics}, {"sm_cycles": "397 281", "energy_j": "0.1234 J", "hops": "3"}),
+        ({"note": "not blocked"}, {"timer_overhead_s": "1.200 µs", "note": "not blocked"}),
+    ]
+    stored = RunDetails(**{name: value for known, _ in details for name, value in known.items()})
+    ran = (7, datetime(2026, 11, 21, 9, tzinfo=UTC), "", False, "", CASE.id, "GPU-1", H200, CacheState.COLD, Status.OK)
+    text = terminal.show(history_table(CASE.id, [HistoryRow(*ran, "", 1e-4, 1e-4, 1e-4, 3, stored)]), 100)
+    shown = dict(line.strip().split("  ", 1) for line in text.partition("run 7\n")[2].splitlines() if line)
+    expected = {name: text for _, texts in details for name, text in texts.items()}
+    assert {name: value.strip() for name, value in shown.items()} == expected

@@ -10,19 +10,16 @@ from perfsvc.model import (
     DeviceInfo,
     Judgement,
     Pin,
-    Provenance,
-    RunRow,
-    RunState,
     Series,
     Status,
     Verdict,
 )
 from perfsvc.report import wording
 from perfsvc.report.export.objects import comparison_json, plain, run_json
-from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow, RunReport
+from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, ResultRow, RunReport
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.history import history_table
-from perfsvc.report.tables.lists import cases_table, devices_table, doctor_table, pins_table, runs_table
+from perfsvc.report.tables.lists import cases_table, devices_table, doctor_table, pins_table
 from perfsvc.report.tables.run import run_table
 from tests.unit.report.terminal import show
 
@@ -57,17 +54,6 @@ def row(
 # --- a run -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_shows_time_spread_bandwidth_error_and_verdict() -> None:
-    text = show(run_table(RunReport(12, [row(judgement(Verdict.REGRESSION, 1.05))])), 120)
-    assert CASE.id in text
-    for part in ("✓", "210.0 µs", "±0.5 %", "2.56 TB/s", "1.2e-07", "+5.0 % regression", "against run 11", H100):
-        assert part in text
-    assert "run 12: 1 ok; 1 regression, 0 improvements, 0 unchanged" in text
-    text = show(run_table(RunReport(1, [row()])))
-    assert "against" not in text
-    assert text.rstrip().endswith("run 1: 1 ok")
-
-
 def test_no_line_is_wider_than_the_terminal_and_no_case_is_cut() -> None:
     every = run_table(RunReport(12, [row(judgement(verdict, 1.05)) for verdict in Verdict]))
     usual = row(judgement(Verdict.REGRESSION, 1.05), case=Case("matmul", "shared_tile-TILE16", (("n", 64),)))
@@ -92,14 +78,6 @@ def test_a_missing_case_has_a_line_and_its_reason() -> None:
     assert re.search(r"^– +transpose/tiled-TILE32-PAD1\[.* – +– +missing", text, re.MULTILINE)
     assert f"– {CASE.id} missing: run 11 has it" in text
     assert "run 12: 1 ok; 0 regressions, 0 improvements, 1 unchanged, 1 missing" in text
-
-
-def test_a_metric_has_a_line_with_its_level_and_verdict() -> None:
-    latency = MetricRow("latency_ms", 4.0, 3.9, 4.1, judgement(Verdict.REGRESSION, 2.0))
-    gone = MetricRow("hops", None, judgement=judgement(Verdict.MISSING))
-    text = show(run_table(RunReport(12, [row(median_s=None, metrics=(latency, gone))])), 120)
-    assert re.search(r"^ +latency_ms +4 +±2.5 % .*\+100.0 % regression", text, re.MULTILINE)
-    assert re.search(r"^ +hops +– .*missing", text, re.MULTILINE)
 
 
 def test_a_wide_terminal_shows_flops_of_arithmetic_cases() -> None:
@@ -144,12 +122,7 @@ def test_colour_is_for_terminals_only_and_never_the_only_sign() -> None:
 # --- a comparison ----------------------------------------------------------------------------------------------------
 
 
-def test_a_comparison_shows_levels_change_interval_and_reason() -> None:
-    text = show(comparison_table(OLD, NEW, [judgement(Verdict.REGRESSION, 1.05)]), 120)
-    for part in ("run 12\nagainst run 11\n", "regression", "10.00 µs", "10.50 µs", "+5.0 %", "+4.0 % to +6.0 %"):
-        assert part in text
-    assert "why it is so" in text
-    assert "1 regression, 0 improvements, 0 unchanged" in text
+def test_a_metric_other_than_time_is_named_without_seconds_and_counts_name_only_verdicts_that_occur() -> None:
     judged = judgement(Verdict.REGRESSION, 2.0)
     errors = replace(judged, series=replace(judged.series, metric="max_error"))
     text = show(comparison_table(OLD, NEW, [errors]), 140)
@@ -168,16 +141,8 @@ def test_a_comparison_resolves_the_names_of_its_runs() -> None:
     )
     found = comparison_json(base, new, [])
     assert (found["base"], found["new"]) == (7, 8)
-    of_run = {
-        "asked": "HEAD",
-        "run": 8,
-        "label": "",
-        "commit": "fedcba9876543210",
-        "dirty": True,
-        "why": "",
-        "part": "",
-    }
-    assert found["new_run"] == of_run
+    of_run = {"asked": "HEAD", "run": 8, "label": "", "commit": "fedcba9876543210", "dirty": True}
+    assert found["new_run"].items() >= of_run.items()
     chosen = replace(base, why="rather than run 9, which did not finish")
     assert chosen.description == "main = run 7, “nightly”, 012345678 (rather than run 9, which did not finish)"
 
@@ -234,23 +199,9 @@ def test_json_of_a_run_and_of_a_comparison_is_flat_and_strict() -> None:
 
 
 def history(run: int, median_s: float | None, status: Status = Status.OK, reason: str = "") -> HistoryRow:
-    return HistoryRow(
-        run=run,
-        started=datetime(2026, 11, 21, 9, tzinfo=UTC),
-        commit="0123456789abcdef",
-        dirty=True,
-        label="",
-        case=CASE.id,
-        device="GPU-1",
-        device_model=H100,
-        cache=CacheState.COLD,
-        status=status,
-        reason=reason,
-        median_s=median_s,
-        low_s=median_s and 0.99 * median_s,
-        high_s=median_s and 1.01 * median_s,
-        replicas=3,
-    )
+    of_run = (run, datetime(2026, 11, 21, 9, tzinfo=UTC), "0123456789abcdef", True, "")
+    interval = (0.99 * median_s, 1.01 * median_s) if median_s else (None, None)
+    return HistoryRow(*of_run, CASE.id, "GPU-1", H100, CacheState.COLD, status, reason, median_s, *interval, 3)
 
 
 def test_a_history_has_a_sparkline_and_the_change_of_each_run() -> None:
@@ -269,14 +220,6 @@ def test_a_sparkline_without_room_for_all_runs_shows_the_newest() -> None:
     lines = [line.rstrip() for line in show(history_table(CASE.id, rows), width=100).splitlines()]
     assert lines[1:3] == [99 * "▁" + "█", "chart: the newest 100 of 250 runs"]
     assert "chart:" not in show(history_table(CASE.id, rows[:100]), width=100)
-
-
-def test_runs_are_listed_with_their_counts() -> None:
-    provenance = Provenance(datetime(2026, 11, 21, tzinfo=UTC), "perfsvc run", "kernels", label="night")
-    run = RunRow(3, RunState.FINISHED, provenance, None, {Status.OK: 12, Status.FAILED: 1}, 4, ("GPU-1",))
-    text = show(runs_table([run]))
-    for part in ("night", "finished", "12 ok, 1 failed", "2026-11-21 00:00", "1 run"):
-        assert part in text
 
 
 def test_pins_are_listed_with_user_and_comment() -> None:

@@ -12,18 +12,8 @@ from perfsvc.report.wording import counts, possible_change, verdict_lines, verdi
 from tests.unit.report.terminal import show
 
 SERIES = Series(Case("transpose", "tiled", (("n", 64),)), "GPU-1", "NVIDIA H200")
-SLOWER = Judgement(
-    SERIES,
-    Verdict.REGRESSION,
-    "beyond the threshold of 3 %",
-    ratio=1.05,
-    low=1.04,
-    high=1.06,
-    smallest=0.03,
-    baseline_replicas=3,
-    candidate_replicas=5,
-    cause=Cause.TOOLCHAIN,
-)
+CHANGE = {"ratio": 1.05, "low": 1.04, "high": 1.06, "smallest": 0.03, "baseline_replicas": 3, "candidate_replicas": 5}
+SLOWER = Judgement(SERIES, Verdict.REGRESSION, "beyond the threshold of 3 %", **CHANGE, cause=Cause.TOOLCHAIN)
 DOUBTFUL = replace(SLOWER, verdict=Verdict.INCONCLUSIVE, cause=None, ratio=1.01, low=0.99, high=1.03)
 
 
