@@ -8,15 +8,15 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from perfsvc.model import (
     Case,
@@ -41,9 +41,7 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
-from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
-from tests.conftest import USED
 
 
 @pytest.fixture(scope="session")
@@ -119,83 +117,41 @@ def place(new_database: Callable[[bool], str]) -> str:
     return new_database(False)
 
 
-class StoredPasts:
-    """Databases after nights with which several tests begin: created once, and copied for the other tests.
-
-    Args:
-        folder: for SQLite's.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._held: dict[tuple[str, str], tuple[Any, Any]] = {}
-
-    def lived(self, kind: str, place: str, name: str, live: Callable[[], Any]) -> Any:
-        """Fill a database as ``live`` does, and return what it returned; only the first call calls it."""
-        if (kind, name) not in self._held:
-            given = live()
-            self._held[kind, name] = self._keep(kind, place), given
-            return given
-        held, given = self._held[kind, name]
-        if kind == "sqlite":
-            _copy_file(held, place)
-        else:
-            _copy_rows(held, place)
-        return given
-
-    def _keep(self, kind: str, place: str) -> Any:
-        if kind != "sqlite":
-            return _keep_rows(place)
-        held = str(self._folder / f"{len(self._held)}.db")
-        _copy_file(place, held)
-        return held
-
-
-def _copy_file(source: str, target: str) -> None:
-    with contextlib.closing(sqlite3.connect(source)) as held, contextlib.closing(sqlite3.connect(target)) as copy:
-        held.backup(copy)
-
-
-def _keep_rows(place: str) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
-    """Return the rows of each table, in the order of their references, and the state of each sequence."""
-    import psycopg
-
-    rows = {}
-    with psycopg.connect(place) as connection, connection.cursor() as cursor:
-        used = {name for (name,) in cursor.execute(USED)}
-        for table in (one.name for one in metadata().sorted_tables if one.name in used):
-            with cursor.copy(f"COPY {table} TO STDOUT (FORMAT BINARY)") as copied:
-                rows[table] = b"".join(copied)
-        return rows, cursor.execute(
-            "SELECT sequencename, last_value FROM pg_sequences WHERE last_value IS NOT NULL"
-        ).fetchall()
-
-
-def _copy_rows(held: tuple[dict[str, bytes], list[tuple[str, int]]], place: str) -> None:
-    import psycopg
-
-    rows, counted = held
-    with psycopg.connect(place) as connection, connection.cursor() as cursor:
-        for table, content in rows.items():
-            with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copied:
-                copied.write(content)
-        for name, last in counted:
-            cursor.execute("SELECT setval(%s, %s)", (name, last))
-
-
 @pytest.fixture(scope="session")
-def histories(tmp_path_factory: pytest.TempPathFactory) -> StoredPasts:
-    return StoredPasts(tmp_path_factory.mktemp("histories"))
+def pasts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return the folder of databases after nights with which several tests begin, and what executing them returned."""
+    return tmp_path_factory.mktemp("pasts"), {}
 
 
 @pytest.fixture
-def after(histories: StoredPasts, kind: str, place: str) -> Callable[[str, Callable[[], Any]], Any]:
-    """Return a function that begins a test after nights that other tests share.
+def after(pasts: tuple[Path, dict[str, Any]], place: str) -> Callable[[str, Callable[[], Any]], Any]:
+    """Return a function that begins a test on SQLite after nights that other tests share.
 
-    It takes the name of the nights and a function that executes them. That function returns the state of its random
-    numbers, so that tests continue the same sequence.
+    It takes the name of the nights and a function that executes them, which only the first test calls. That function
+    returns the state of its random numbers, so that tests continue the same sequence.
     """
-    return partial(histories.lived, kind, place)
+    folder, given = pasts
+
+    def begin(name: str, live: Callable[[], Any]) -> Any:
+        is_first = name not in given
+        if is_first:
+            given[name] = live()
+        files = (place, folder / name) if is_first else (folder / name, place)
+        with contextlib.ExitStack() as stack:
+            source, target = (stack.enter_context(contextlib.closing(sqlite3.connect(file))) for file in files)
+            source.backup(target)
+        return given[name]
+
+    return begin
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """Return the path of a SQLite database with rows in every table."""
+    path = tmp_path / "full.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(DUMP.read_text())
+    return path
 
 
 @pytest.fixture
@@ -219,6 +175,7 @@ GPU = DeviceInfo(
 TILED = Case("transpose", "tiled", (("n", 4096), ("dtype", "f32")))
 NAIVE = replace(TILED, variant="naive")
 BENCH = b"# bench.py"
+DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
 ENVIRONMENT = Environment(driver="580.1", toolkit="nvcc 13.0.88", power_limit_w=700.0)
 
 
@@ -248,28 +205,27 @@ class Story:
         self.store.runs.end(run, state)
         return run
 
-    def put(
-        self,
-        run: int,
-        case: Case,
-        *,
-        samples: Sequence[float] = (1e-3, 2e-3, 3e-3),
-        device: str = GPU.uuid,
-        binary: int | None = None,
-        **given: Any,
-    ) -> None:
+    def put(self, run: int, case: Case, **given: Any) -> None:
         """Store a measurement; one that is not ok has no samples."""
-        self._put_device(replace(self.gpu, uuid=device))
+        self.put_entries(run, [self.entry(case, **given)])
+
+    def put_entries(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
+        for device in {entry.measurement.device for entry in entries}:
+            self._put_device(replace(self.gpu, uuid=device))
+        self.store.measurements.put(run, entries)
+
+    def entry(
+        self, case: Case, *, samples: Sequence[float] = (1e-3, 2e-3, 3e-3), binary: int | None = None, **given: Any
+    ) -> MeasurementEntry:
         good = given.get("status", Status.OK) is Status.OK and len(samples) > 0
-        known = {"case": case, "device": device, "replica": 0, "status": Status.OK}
-        entry = MeasurementEntry(
+        known = {"case": case, "device": GPU.uuid, "replica": 0, "status": Status.OK}
+        return MeasurementEntry(
             Measurement(**{**known, "samples_s": tuple(samples) if good else (), **given}),
             self.environment,
             Work(read_bytes=4000, written_bytes=2000, flops=10, precision="fp32"),
             Estimate(median(samples), min(samples), max(samples), len(samples)) if good else None,
             binary,
         )
-        self.store.measurements.put(run, [entry])
 
     def _put_device(self, device: DeviceInfo) -> None:
         if device not in self._devices:
@@ -292,8 +248,8 @@ class Story:
         self, run: int, case: Case, seconds: float, noise: Sequence[float] = (0.0, 0.0, 0.0), **given: Any
     ) -> None:
         """Store a measurement for each replica, whose times differ from the seconds by a share."""
-        for replica, share in enumerate(noise):
-            self.put(run, case, replica=replica, samples=(seconds * (1 + share),) * 5, **given)
+        replicas = enumerate((seconds * (1 + share),) * 5 for share in noise)
+        self.put_entries(run, [self.entry(case, replica=place, samples=times, **given) for place, times in replicas])
 
     def end_and_judge(self, run: int, state: RunState = RunState.FINISHED, **given: Any) -> list[Judgement]:
         self.store.runs.end(run, state)
@@ -377,3 +333,22 @@ def suspect(
 
 QUIET = SimpleNamespace(begin=lambda stage, total: None, step=lambda what: None, report=lambda line: None)
 """Progress that nobody watches."""
+
+
+@contextlib.contextmanager
+def counted(store: Store) -> Iterator[list[tuple[str, Any]]]:
+    """Give the list of all statements that the store executes meanwhile, each with its parameters."""
+    statements: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        statements.append((statement, parameters))
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    yield statements
+    event.remove(store.database.engine, "before_cursor_execute", note)
+
+
+def plain(of: Mapping[Any, Any]) -> str:
+    """Return histories or quantities as text that can be compared."""
+    values = {key: [getattr(each, name) for name in each.__slots__] for key, each in of.items()}
+    return repr({key: [v.tolist() if isinstance(v, np.ndarray) else v for v in row] for key, row in values.items()})

@@ -204,14 +204,22 @@ def test_a_search_of_few_runs_first_finds_the_nights_of_a_search_of_all(story, n
     assert max(map(len, found.values())) == FIRST_RUNS + 1
 
 
-def test_later_runs_are_not_in_the_baseline(story, night):
+def test_neither_later_runs_nor_those_beside_a_named_run_are_in_the_baseline_and_those_without_samples_are(
+    story, night, tmp_path
+):
     for _ in range(4):
         night()
     series = story.series(story.tiled)
-    (judged,) = judge_against(story.store, 3, {series: 1}, many_nights=True)
-    assert judged.baseline_runs == 2
-    (judged,) = judge_against(story.store, 3, {series: 1})
-    assert judged.baseline_runs == 1
+    comparison = compare(story.store, "1", "3", folder=tmp_path, threshold=None)
+    found = [
+        judge_against(story.store, 3, {series: 1}, many_nights=True),
+        judge_against(story.store, 3, {series: 1}),
+        comparison.judgements,
+        judge_run(story.store, 3, threshold=None, against=1),
+    ]
+    assert [[judged.baseline_runs for judged in each] for each in found] == [[2], [1], [1], [1]]
+    story.execute("UPDATE measurements SET samples = NULL WHERE run_id = 2")
+    assert night()["tiled", "time"].baseline_runs == 4
 
 
 def test_a_pin_gets_the_later_runs_of_its_code(story, night):
@@ -221,15 +229,6 @@ def test_a_pin_gets_the_later_runs_of_its_code(story, night):
     story.store.baselines.pin(2, [story.series(story.tiled)])
     judged = night(1.02e-4)["tiled", "time"]
     assert (judged.baseline_run, judged.baseline_runs) == (2, 2)
-
-
-def test_runs_that_a_person_names_stand_alone(story, night, tmp_path):
-    for _ in range(3):
-        night()
-    comparison = compare(story.store, "1", "3", folder=tmp_path, threshold=None)
-    assert [judged.baseline_runs for judged in comparison.judgements] == [1]
-    judged = judge_run(story.store, 3, threshold=None, against=1)
-    assert [judgement.baseline_runs for judgement in judged] == [1]
 
 
 def test_named_metrics_have_nights_too_and_errors_have_none(story, night):
@@ -290,13 +289,6 @@ def test_a_finding_about_a_renamed_case_says_nothing_of_a_new_case_with_its_form
     assert (judged.baseline_run, judged.baseline_runs) == (8, 2)
 
 
-def test_pruned_samples_change_no_verdict_of_many_nights(story, night):
-    for _ in range(3):
-        night()
-    story.execute("UPDATE measurements SET samples = NULL WHERE run_id = 2")
-    assert night()["tiled", "time"].baseline_runs == 3
-
-
 # --- the same code ---------------------------------------------------------------------------------------------------
 
 
@@ -310,11 +302,12 @@ def test_noise_leaves_unchanged_code_unchanged(night):
     assert judged.reason.startswith("the same code as in 2 earlier runs; the times allow -")
 
 
-def test_noise_leaves_new_code_inconclusive(story, night):
+def test_noise_leaves_new_code_and_a_new_driver_inconclusive(night):
     night(noise=(-0.02, 0.0, 0.02))
     judged = night(code=b"other")["tiled", "time"]
     assert judged.verdict is Verdict.INCONCLUSIVE
     assert judged.reason.endswith("replicas on each side would settle it")
+    assert night(environment={"driver": "590.1"})["tiled", "time"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_a_small_move_of_one_replica_of_unchanged_code_is_unchanged(night):
@@ -340,17 +333,9 @@ def test_nights_that_differ_without_a_drift_are_unchanged(night):
         assert judged.verdict in {Verdict.NEW, Verdict.UNCHANGED}
 
 
-def test_a_new_driver_leaves_unchanged_code_inconclusive(night):
-    night(noise=(-0.02, 0.0, 0.02))
-    assert night(environment={"driver": "590.1"})["tiled", "time"].verdict is Verdict.INCONCLUSIVE
-
-
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
-    [
-        ({}, {"places": 1}, "places"),
-        ({"parts": ECC_ON}, {"parts": ECC_OFF}, "another part of the environment changed"),
-    ],
+    [({}, {"places": 1}, "places"), ({"parts": ECC_ON}, {"parts": ECC_OFF}, "another part of the environment changed")],
 )
 def test_a_change_of_the_places_or_of_a_chosen_part_is_another_environment(story, night, old, new, reason):
     for _ in range(2):

@@ -1,6 +1,5 @@
 """Baselines: accepted levels, pins, cross-device baselines and segments."""
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -8,8 +7,6 @@ import pytest
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CacheState, Judgement, Status, Verdict
 from perfsvc.store import RunState
-from perfsvc.store.schema.engine import transaction
-from perfsvc.store.series import segment_starts
 from tests.unit.store.conftest import ON_BOTH
 
 
@@ -187,45 +184,3 @@ def test_an_experiment_in_another_environment_ends_no_segment(story, tiled):
     first = story.run()
     replace(story, environment=replace(story.environment, toolkit="nvcc 14.0")).run(dirty=True)
     assert story.store.baselines.get([tiled], story.run()) == {tiled: first}
-
-
-RUNS = 14
-GPUS = ("GPU-1", "GPU-2")
-STATES = (RunState.FINISHED, RunState.FINISHED, RunState.INTERRUPTED, RunState.RUNNING)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_segment_begins_after_the_newest_clean_run_in_another_environment(story, store, seed):
-    chance = random.Random(seed)
-    cases = [replace(story.tiled, variant=f"v{number}") for number in range(3)]
-    drivers = ["580.1", "580.1", "590.1", "600.1"]
-    ran = {}  # the driver of each case and GPU, by run
-    counted = {}  # whether a run ends a segment
-    for _ in range(RUNS):
-        dirty, state, usual = chance.random() < 0.2, chance.choice(STATES), chance.choice(drivers)
-        run = story.begin(dirty=dirty)
-        for gpu in GPUS:
-            for case in cases:
-                if chance.random() < 0.7:
-                    driver = usual if chance.random() < 0.7 else chance.choice(drivers)
-                    in_environment = replace(story, environment=replace(story.environment, driver=driver))
-                    in_environment.put(run, case, device=gpu)
-                    ran.setdefault(run, {})[case, gpu] = driver
-        if state is not RunState.RUNNING:
-            store.runs.end(run, state)
-        counted[run] = state is not RunState.RUNNING and not dirty
-    named = dict(map(tuple, story.execute("SELECT variant, lineage_id FROM cases")))
-    lineages = {case: named[case.variant] for case in cases}
-    devices = dict(map(tuple, story.execute("SELECT uuid, id FROM devices")))
-    with transaction(store.database.engine, writes=False) as connection:
-        for run, here in ran.items():
-            starts = segment_starts(connection, lineages.values(), run)
-            elsewhere = {
-                (lineages[case], devices[gpu], CacheState.COLD): [
-                    earlier
-                    for earlier, there in ran.items()
-                    if earlier < run and counted[earlier] and there.get((case, gpu), driver) != driver
-                ]
-                for (case, gpu), driver in here.items()
-            }
-            assert starts == {place: max(runs) for place, runs in elsewhere.items() if runs}

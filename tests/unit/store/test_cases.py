@@ -27,11 +27,6 @@ def test_a_renamed_variant_keeps_its_history_and_an_old_run_has_the_present_name
     assert list(story.store.series.levels(first)) == list(story.store.series.levels(second)) == [story.series(renamed)]
 
 
-def test_the_old_name_may_be_measured_after_the_new_one(story, renamed):
-    first, second = story.run(renamed), story.run(story.tiled)
-    assert [row.run for row in story.store.series.case_history(renamed.id)] == [first, second]
-
-
 def test_a_former_name_may_be_added_later_and_names_may_swap(story, renamed):
     story.run(story.tiled)
     story.run(replace(renamed, formerly=()))
@@ -59,9 +54,8 @@ def test_a_rename_that_joins_two_pins_keeps_the_newer_one(story, renamed):
     story.store.baselines.pin(second, [story.series(renamed)], comment="older")
     story.store.baselines.pin(first, [story.series(story.tiled)], comment="newer")
     story.run(renamed)
-    assert [(pin.run, pin.comment, pin.series) for pin in story.store.baselines.pins()] == [
-        (first, "newer", story.series(renamed))
-    ]
+    (pin,) = story.store.baselines.pins()
+    assert (pin.run, pin.comment, pin.series) == (first, "newer", story.series(renamed))
 
 
 def test_names_chain_through_every_order_of_their_first_measurement(story, renamed):
@@ -96,9 +90,8 @@ def test_a_reused_former_name_has_its_own_level(story, renamed):
     second = story.run(story.tiled, renamed)
     assert set(story.store.series.levels(second)) == {heir, anew}
     assert story.store.baselines.get([heir, anew], second) == {heir: first}
-    story.store.verdicts.put(
-        second, [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
-    )
+    judged = [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
+    story.store.verdicts.put(second, judged)
     third = story.run(story.tiled, renamed)
     assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
 
@@ -131,19 +124,23 @@ def test_the_stored_verdicts_of_an_old_run_have_present_names(story, renamed):
     assert [one.verdict for one in of_run(second, {renamed})] == [Verdict.REGRESSION]
     shown = {row.case.variant: row.judgement.verdict for row in stored_report(story.store, second).rows}
     assert shown == {"shared": Verdict.REGRESSION, "naive": Verdict.UNCHANGED}
-    assert {name: case.variant for name, case in story.store.series.names_in(first).items()} == {
-        story.tiled.id: "shared",
-        story.naive.id: "naive",
-    }
+    names = {name: case.variant for name, case in story.store.series.names_in(first).items()}
+    assert names == {story.tiled.id: "shared", story.naive.id: "naive"}
 
 
-def test_a_stored_verdict_on_a_reused_name_keeps_it_without_a_verdict_on_the_renamed_case(story, renamed):
+def test_stored_verdicts_on_a_reused_name_keep_it_with_or_without_a_verdict_on_the_renamed_case(story, renamed):
     run = story.run(story.tiled, renamed)
     story.store.verdicts.put(run, [story.judgement(story.tiled, Verdict.BROKEN)])
     (judged,) = story.store.verdicts.of_run(run)
     assert judged.series.case == story.tiled
     shown = {row.case.variant: row.judgement for row in stored_report(story.store, run).rows}
     assert (shown["tiled"], shown["shared"]) == (judged, None)
+    both = [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
+    story.store.verdicts.put(run, both)
+    stored = {one.series.case.variant: one.verdict for one in story.store.verdicts.of_run(run)}
+    assert stored == {"shared": Verdict.REGRESSION, "tiled": Verdict.NEW}
+    names = {name: case.id for name, case in story.store.series.names_in(run).items()}
+    assert names == {case.id: case.id for case in (story.tiled, renamed)}
 
 
 def test_a_reused_name_is_judged_alone_while_the_renamed_case_is_excluded(story, renamed):
@@ -153,20 +150,6 @@ def test_a_reused_name_is_judged_alone_while_the_renamed_case_is_excluded(story,
         assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled"}
         story.store.exclusions.include(run, {renamed}, by="me")
         assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
-
-
-def test_stored_verdicts_on_a_reused_name_keep_it(story, renamed):
-    run = story.run(story.tiled, renamed)
-    story.store.verdicts.put(
-        run, [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
-    )
-    assert {one.series.case.variant: one.verdict for one in story.store.verdicts.of_run(run)} == {
-        "shared": Verdict.REGRESSION,
-        "tiled": Verdict.NEW,
-    }
-    assert {name: case.id for name, case in story.store.series.names_in(run).items()} == {
-        case.id: case.id for case in (story.tiled, renamed)
-    }
 
 
 def test_an_exclusion_keeps_the_verdicts_on_a_case_that_was_renamed_later(story, renamed):

@@ -13,6 +13,8 @@ import pytest
 from perfsvc.store import RunState, Store, runs
 from tests.unit.store.conftest import ON_BOTH
 
+pytestmark = ON_BOTH
+
 PRELUDE = """
 import sys
 from datetime import UTC, datetime
@@ -94,7 +96,6 @@ def end(process):
 
 
 @pytest.mark.slow
-@ON_BOTH
 def test_processes_open_and_fill_a_new_database_at_once(empty, start):
     writers = [start(WRITER, empty, name) for name in "abc"]
     for writer in writers:
@@ -109,37 +110,28 @@ def test_processes_open_and_fill_a_new_database_at_once(empty, start):
 
 
 @pytest.mark.slow
-@ON_BOTH
-def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
-    writer = start(HALFWAY, place)
-    go(writer)
-    assert writer.stdout.readline() == "halfway\n"
-    end(writer)
-    with Store.open(place) as store:
-        assert store.measurements.columns()["case"] == ["dot/shuffle[n=1]"]
+def test_a_killed_process_loses_only_the_row_it_had_not_committed_and_one_whose_run_is_ended_none(story, place, start):
+    killed, ended = (start(HALFWAY, place) for _ in range(2))
+    go(killed)
+    assert killed.stdout.readline() == "halfway\n"
+    end(killed)
+    assert story.store.measurements.columns()["case"] == ["dot/shuffle[n=1]"]
     assert Store.check(place).ok
-
-
-@pytest.mark.slow
-@ON_BOTH
-def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_them(story, place, start):
-    writer = start(HALFWAY, place)
-    go(writer)
-    assert writer.stdout.readline() == "halfway\n"
+    go(ended)
+    assert ended.stdout.readline() == "halfway\n"
     with ThreadPoolExecutor() as pool:
-        ended = pool.submit(story.store.runs.end, 1, RunState.INTERRUPTED)
-        go(writer)
-        ended.result(timeout=60)
-        writer.wait(timeout=60)
-    histories = story.store.series.histories_until(1, 9)
+        ending = pool.submit(story.store.runs.end, 2, RunState.INTERRUPTED)
+        go(ended)
+        ending.result(timeout=60)
+        ended.wait(timeout=60)
+    histories = story.store.series.histories_until(2, 9)
     assert {series.case.id: history.values.tolist() for series, history in histories.items()} == {
-        "dot/shuffle[n=1]": [[1.0]],
+        "dot/shuffle[n=1]": [[1.0], [1.0]],
         "dot/shuffle[n=2]": [[1.0]],
     }
 
 
 @pytest.mark.slow
-@ON_BOTH
 def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored_and_its_run_is_interrupted(story, place, start):
     writer = start(ENDLESS, place)
     go(writer)
@@ -163,7 +155,6 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored_and_its_ru
     assert story.store.runs.get(1).finished == finished
 
 
-@ON_BOTH
 def test_the_run_of_another_host_keeps_running_and_that_of_a_process_id_that_was_used_again_does_not(story):
     elsewhere = story.begin(host="elsewhere")
     story.execute("UPDATE runs SET pid = 99999999")

@@ -1,12 +1,19 @@
 """Devices, their measured peaks and their conditions."""
 
 from dataclasses import replace
+from math import nan
 
-from perfsvc.model import Batch, Conditions, Peak, Slowdown, Status
+import pytest
+
+from perfsvc.errors import DatabaseError
+from perfsvc.model import Batch, CacheState, Conditions, FullEnvironment, Noise, Peak, Slowdown, Status
+from perfsvc.store.schema import environments
+from perfsvc.store.schema.column_types import report_damaged
 from tests.unit.store.conftest import ON_BOTH
 
+pytestmark = ON_BOTH
 
-@ON_BOTH
+
 def test_a_device_is_stored_as_it_last_described_itself(story):
     story.store.devices.put(story.gpu)
     story.store.devices.put(replace(story.gpu, clock_hz=1.2e9, driver="580.1"))
@@ -40,7 +47,6 @@ def test_the_conditions_of_a_device_are_its_worst(story, store):
     assert store.devices.conditions(run + 1) == []
 
 
-@ON_BOTH
 def test_the_conditions_of_several_runs_are_those_of_each_run(story, store):
     runs = []
     for number in range(3):
@@ -55,3 +61,163 @@ def test_the_conditions_of_several_runs_are_those_of_each_run(story, store):
         ("GPU-1", 2, ()),
         ("GPU-2", 0, ("2",)),
     ]
+
+
+# --- environments ----------------------------------------------------------------------------------------------------
+
+
+FULL = FullEnvironment({"host.kernel": "6.1", "variable.CUDA_X": ""}, {"GPU-1": {"gpu.ecc": "on"}})
+ODD = "nul\0 ' \" \u202e 🙂 \n" + "x" * 5000
+
+
+def test_a_run_has_the_full_environment_that_was_stored_last(story, store):
+    first, second, third = story.run(), story.run(), story.run()
+    store.devices.put_full_environment(first, FULL)
+    store.devices.put_full_environment(second, FullEnvironment())
+    store.devices.put_full_environment(second, FULL)
+    assert store.devices.full_environments([first, second, third]) == {first: FULL, second: FULL}
+    assert store.devices.full_environments([]) == {}
+
+
+def test_runs_with_the_same_environment_share_a_row_which_is_deleted_with_the_last_of_them(story, store):
+    first, second, other = (story.run() for _ in range(3))
+    for run in (first, second):
+        store.devices.put_full_environment(run, FULL)
+    store.devices.put_full_environment(other, replace(FULL, common={"host.kernel": "6.2"}))
+    assert story.execute("SELECT count(*) FROM full_environments") == [(2,)]
+    store.exclusions.delete(first, reason="", by="ann")
+    assert store.devices.full_environments([second]) == {second: FULL}
+    store.exclusions.delete(second, reason="", by="ann")
+    assert story.execute("SELECT count(*) FROM full_environments") == [(1,)]
+
+
+def test_a_damaged_environment_is_read_as_an_empty_one_and_reported(story, store, caplog):
+    run = story.run()
+    store.devices.put_full_environment(run, FULL)
+    for content in ("", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"):
+        report_damaged.cache_clear()
+        environments._full.cache_clear()
+        story.execute("UPDATE full_environments SET parts = :parts", parts=content)
+        assert store.devices.full_environments([run]) == {run: FullEnvironment()}
+        assert f"the full environment {content!r} is damaged" in caplog.text
+
+
+def test_other_parts_are_another_segment(story, store):
+    measured = {}
+    for value in ("on", "off", "on"):
+        run = replace(story, environment=replace(story.environment, parts=(("gpu.ecc", value),))).run()
+        (history,) = store.series.histories([run]).values()
+        measured[run] = history[0].segment
+    first, second, third = measured.values()
+    assert first == third != second
+    environments = store.devices.environments()
+    assert environments[first].changes_to(environments[second]) == ("gpu.ecc on → off",)
+
+
+def test_each_device_has_its_newest_environment_in_each_run(story, store):
+    first = story.run()
+    older = story.environment
+    second = story.begin()
+    story.put(second, story.tiled)
+    newer = replace(story, environment=replace(older, driver="999.9"))
+    newer.put(second, story.naive)
+    newer.put(second, story.naive, device="GPU-2")
+    assert store.devices.environments_in([first, second, 99]) == {
+        (first, "GPU-1"): older,
+        (second, "GPU-1"): newer.environment,
+        (second, "GPU-2"): newer.environment,
+    }
+
+
+def test_a_part_may_hold_any_text_of_any_length(story, store):
+    parts = tuple((f"variable.{number:03}", ODD) for number in range(200))
+    story = replace(story, environment=replace(story.environment, parts=parts))
+    run = story.run()
+    assert store.devices.environment_before(run + 1, "GPU-1", {story.tiled}) == (run, story.environment)
+    store.devices.put_full_environment(run, FullEnvironment({"variable.X": ODD}, {"GPU-1": {ODD: ODD}}))
+    assert store.devices.full_environments([run])[run].devices == {"GPU-1": {ODD: ODD}}
+    assert story.execute("SELECT count(*) FROM environments") == [(1,)]
+
+
+# --- noise and peaks -------------------------------------------------------------------------------------------------
+
+
+def place(case, device="GPU-1", cache=CacheState.COLD):
+    return device, case, cache
+
+
+def stored_noise(story, run):
+    """Return the noise of a run's cases by device, case id and cache state."""
+    table = story.store.measurements.columns([run])
+    names = ("device", "case", "cache", "noise_within", "noise_between", "noise_places")
+    names = (*names, "lowest_place_s", "highest_place_s")
+    rows = zip(*(table[name] for name in names), strict=True)
+    return {(device, case, CacheState(cache)): Noise(*levels) for device, case, cache, *levels in rows}
+
+
+def by_id(noise):
+    return {(device, case.id, cache): levels for (device, case, cache), levels in noise.items()}
+
+
+def test_noise_is_read_by_device_case_and_cache_state(story):
+    run = story.begin()
+    for device in ("GPU-1", "GPU-2"):
+        story.put(run, story.tiled, device=device)
+    story.put(run, story.tiled, cache=CacheState.WARM)
+    story.put(run, story.naive)
+    told = {
+        place(story.tiled): Noise(0.01, 0.002, 0.03, 0.9, 1.1),
+        place(story.tiled, cache=CacheState.WARM): Noise(0.02, None),
+        place(story.tiled, device="GPU-2"): Noise(None, None),
+        place(story.naive): Noise(0.0, 0.0),
+    }
+    story.store.measurements.put_noise(run, told)
+    assert stored_noise(story, run) == by_id(told)
+    assert set(stored_noise(story, story.run()).values()) == {Noise(None, None)}
+
+
+def test_noise_is_stored_with_the_number_of_timed_replicas(story):
+    run, other = story.begin(), story.begin()
+    for replica in range(3):
+        story.put(run, story.tiled, replica=replica)
+    for replica in range(2):
+        story.put(run, story.tiled, replica=replica, cache=CacheState.WARM)
+    story.put(run, story.tiled, replica=2, cache=CacheState.WARM, status=Status.FAILED)
+    story.put(other, story.tiled, replica=3)
+    story.store.measurements.put_noise(run, {place(story.tiled, cache=cache): Noise(0.1, 0.1) for cache in CacheState})
+    assert story.execute("SELECT cache, replicas FROM noise ORDER BY cache") == [("cold", 3), ("warm", 2)]
+
+
+def test_noise_and_peaks_replace_those_stored_before(story):
+    run, other = (story.run(story.tiled, story.naive) for _ in range(2))
+    usual = dict.fromkeys(map(place, (story.tiled, story.naive)), Noise(0.5, 0.5))
+    for number in (run, other):
+        story.store.measurements.put_noise(number, usual)
+        story.store.devices.put_peaks(number, {"GPU-1": Peak(2e12, 3e12)})
+    story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.25, nan)})
+    story.store.devices.put_peaks(run, {})
+    left = {place(story.tiled): Noise(0.25, None), place(story.naive): Noise(None, None)}
+    assert stored_noise(story, run) == by_id(left)
+    assert stored_noise(story, other) == by_id(usual)
+    assert (story.store.devices.peaks(run), story.store.devices.peaks(other)) == ({}, {"GPU-1": Peak(2e12, 3e12)})
+
+
+def test_noise_peaks_and_over_budget_cases_are_deleted_with_their_run(story):
+    run = story.run()
+    story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.5, 0.5)})
+    story.store.devices.put_peaks(run, {"GPU-1": Peak(1.0, 1.0)})
+    story.store.runs.put_over_budget(run, [place(story.naive)])
+    story.execute("DELETE FROM runs")
+    for table in ("noise", "peaks", "over_budget"):
+        assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
+
+
+def test_an_unknown_device_is_refused(story):
+    run = story.run()
+    for put in (
+        lambda: story.store.devices.put_peaks(run, {"GPU-9": Peak(1.0, 1.0)}),
+        lambda: story.store.measurements.put_noise(run, {place(story.tiled, device="GPU-9"): Noise(0.5, 0.5)}),
+        lambda: story.store.runs.put_over_budget(run, [place(story.tiled, device="GPU-9")]),
+    ):
+        with pytest.raises(DatabaseError, match="the device GPU-9 is not in the database"):
+            put()

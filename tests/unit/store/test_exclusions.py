@@ -7,15 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import (
-    Cause,
-    ChangeKind,
-    Environment,
-    FindingState,
-    RootCause,
-    Status,
-    Verdict,
-)
+from perfsvc.model import Cause, ChangeKind, Environment, FindingState, RootCause, Status, Verdict
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.exclusions import exclude, include
 from perfsvc.store import Store
@@ -130,24 +122,23 @@ def test_a_renamed_case_is_excluded_under_the_name_it_had(story):
 # --- what cannot be excluded -----------------------------------------------------------------------------------------
 
 
-def test_a_pinned_run_is_not_excluded_and_an_excluded_run_not_pinned(story, tiled):
-    pinned, bad = story.run(), story.run()
+def test_what_a_pin_or_an_accepted_finding_needs_is_neither_excluded_nor_deleted(story, tiled):
+    pinned, accepted, bad = (story.run() for _ in range(3))
     story.store.baselines.pin(pinned, [tiled])
-    with pytest.raises(UsageError, match=r"a pin makes run 1 the baseline of transpose/tiled\[") as refused:
+    pin = r"a pin makes run 1 the baseline of transpose/tiled\["
+    with pytest.raises(UsageError, match=pin) as refused:
         excluded(story, pinned)
     assert f"perfsvc baseline clear --select '{story.tiled.id}'" in refused.value.cure
+    with pytest.raises(UsageError, match=pin):
+        story.store.exclusions.delete(pinned, reason="", by="ann")
+    (finding,) = story.raise_finding(accepted, [regression(tiled, accepted, pinned)])
+    story.store.findings.set_state(finding, FindingState.ACCEPTED, reason="wanted")
+    with pytest.raises(UsageError, match=f"finding {finding} accepted run {accepted}") as refused:
+        excluded(story, accepted)
+    assert f"perfsvc findings reopen {finding}" in refused.value.cure
     excluded(story, bad)
     with pytest.raises(NotMeasuredError):
         story.store.baselines.pin(bad, [tiled])
-
-
-def test_a_level_that_a_person_accepted_is_not_excluded(story, tiled):
-    first, second = story.run(), story.run()
-    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
-    story.store.findings.set_state(finding, FindingState.ACCEPTED, reason="wanted")
-    with pytest.raises(UsageError, match=f"finding {finding} accepted run {second}") as refused:
-        excluded(story, second)
-    assert f"perfsvc findings reopen {finding}" in refused.value.cure
 
 
 @ON_BOTH
@@ -155,6 +146,8 @@ def test_what_is_excluded_or_included_already_and_what_does_not_exist_is_refused
     run, running = story.run(), story.begin()
     with pytest.raises(UsageError, match="has not ended"):
         excluded(story, running)
+    with pytest.raises(UsageError, match="has not ended"):
+        story.store.exclusions.delete(running, reason="", by="ann")
     with pytest.raises(NotMeasuredError, match="no run 77"):
         excluded(story, 77)
     with pytest.raises(UsageError, match=f"nothing is excluded in run {run}"):
@@ -222,6 +215,9 @@ def test_a_finding_whose_first_run_is_excluded_begins_with_the_next_run_until_it
     restored = story.store.findings.get(finding)
     assert (restored.root_cause, restored.first_run, restored.evidence) == (root_cause, second, "in A/B pairs +100.0 %")
     assert [(moved.root_cause, moved.first_run) for moved in restored.moved] == [(root_cause, second)]
+    story.store.exclusions.delete(second, reason="", by="ann")
+    left = story.store.findings.get(finding)
+    assert (left.first_run, left.last_run) == (third, third)
 
 
 def test_a_step_whose_first_run_is_excluded_begins_with_the_next_run(story, tiled):
@@ -348,24 +344,6 @@ def test_a_deleted_run_is_gone_with_all_that_belongs_to_it_and_its_record_stays(
     acts = [(act.run, act.reason, act.by, act.deleted) for act in story.store.exclusions.all()]
     assert acts == [(second, WHY, "ann", False), (second, "no use", "bob", True)]
     assert story.run() > second
-
-
-def test_a_run_that_a_pin_needs_or_that_still_runs_is_not_deleted(story, tiled):
-    pinned, running = story.run(), story.begin()
-    story.store.baselines.pin(pinned, [tiled])
-    with pytest.raises(UsageError, match="a pin makes run 1 the baseline"):
-        story.store.exclusions.delete(pinned, reason="", by="ann")
-    with pytest.raises(UsageError, match="has not ended"):
-        story.store.exclusions.delete(running, reason="", by="ann")
-
-
-def test_a_finding_that_other_runs_show_survives_the_run_that_raised_it(story, tiled):
-    first, second, third = story.run(), story.run(), story.run()
-    for run in (second, third):
-        (finding,) = story.raise_finding(run, [regression(tiled, run, first)])
-    story.store.exclusions.delete(second, reason="", by="ann")
-    stored = story.store.findings.get(finding)
-    assert (stored.first_run, stored.last_run) == (third, third)
 
 
 # --- as if it had never been -----------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Findings after runs: raised, joined, seen again, recovered; and updates that are killed or repeated."""
 
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Thread
 
 import pytest
 from sqlalchemy import event
 
+from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import (
     CacheState,
     Cause,
@@ -19,44 +19,31 @@ from perfsvc.model import (
     FindingUpdates,
     RootCause,
     Suspect,
+    Verdict,
 )
-from tests.unit.store.conftest import ON_BOTH, suspect
+from perfsvc.service.findings import actions
+from perfsvc.service.findings.suspects import ignored
+from perfsvc.suite import Selection
+from tests.unit.store.conftest import ON_BOTH, counted, suspect
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-@contextmanager
-def counted(store):
-    statements = []
-
-    def note(_connection, _cursor, statement, *_):
-        statements.append(statement)
-
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(store.database.engine, "before_cursor_execute", note)
-
-
 @ON_BOTH
-def test_a_finding_names_its_series(story, five_nights, tiled, naive):
+def test_a_finding_names_its_series_which_get_no_second_one(story, five_nights, tiled, naive):
+    warm = replace(naive, cache=CacheState.WARM)
     assert story.raise_finding(2, [suspect(tiled), suspect(naive, ratio=1.3)], "the old one is faster") == [1]
     (finding,) = story.store.findings.active()
     assert (finding.cause, finding.changes) == (Cause.KERNEL, (ChangeKind.REGRESSION,))
     assert (finding.direction, finding.devices) == (Direction.SLOWER, {"GPU-1": "NVIDIA H100"})
     assert (finding.first_run, finding.last_run, finding.state) == (2, 2, FindingState.OPEN)
     assert (finding.evidence, finding.reason, finding.by) == ("the old one is faster", "", "")
-    assert {moved.series: (moved.ratio, moved.baseline_run, moved.last_run) for moved in finding.moved} == {
-        tiled: (1.2, 1, 2),
-        naive: (1.3, 1, 2),
-    }
-
-
-def test_a_series_with_an_active_finding_gets_no_second_one(story, five_nights, tiled, naive):
-    story.raise_finding(2, [suspect(tiled)], "")
-    assert story.raise_finding(3, [suspect(tiled, ratio=1.4), suspect(naive)], "") == [1, 2]
+    moved = {each.series: (each.ratio, each.baseline_run, each.last_run) for each in finding.moved}
+    assert moved == {tiled: (1.2, 1, 2), naive: (1.3, 1, 2)}
+    assert story.raise_finding(3, [suspect(tiled, ratio=1.4), suspect(warm)]) == [1, 2]
     second, first = story.store.findings.active()
-    assert [(moved.series, moved.ratio) for moved in first.moved] == [(tiled, 1.4)]
-    assert [moved.series for moved in second.moved] == [naive]
+    assert {each.series: each.ratio for each in first.moved} == {tiled: 1.4, naive: 1.3}
+    assert [each.series for each in second.moved] == [warm]
     assert (first.first_run, first.last_run) == (2, 3)
 
 
@@ -83,7 +70,7 @@ def test_a_finding_is_resolved_once_all_its_series_are_back(story, five_nights, 
     assert (finding.state, finding.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
 
 
-def test_the_events_of_many_series_name_some_and_count_the_others(story, tiled):
+def test_the_events_of_many_series_name_some_and_count_the_others_which_recover_in_few_statements(story, tiled):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(100, 120)]
     story.run(story.tiled, *cases)
     second, third = story.run(story.tiled, *cases), story.run(story.tiled, *cases)
@@ -98,17 +85,10 @@ def test_the_events_of_many_series_name_some_and_count_the_others(story, tiled):
     number = story.store.findings.set_state(1, FindingState.ACKNOWLEDGED, by="ann", series=split).id
     text = next(event.text for event in story.store.findings.events(finding=number) if event.kind is EventKind.SPLIT)
     assert text == f"{', '.join(ids[:3])} and 7 more was part of finding 1"
-
-
-def test_many_recovered_series_take_few_statements(story):
-    cases = [replace(story.tiled, variant=f"v{place}") for place in range(20)]
-    story.run(*cases)
-    night = story.run(*cases)
-    moved = [suspect(story.series(case)) for case in cases]
-    story.raise_finding(night, moved, "")
     with counted(story.store) as statements:
-        assert story.recover(night, [(1, suspected.series) for suspected in moved]) == [1]
-    assert len(statements) < 10
+        rest = [moved.series for moved in story.store.findings.get(1).moved]
+        assert (len(rest), story.recover(third, [(1, series) for series in rest])) == (11, [1])
+    assert len(statements) < 15
 
 
 def test_a_change_that_comes_back_reopens_its_finding_with_the_evidence_of_today(story, five_nights, tiled):
@@ -122,7 +102,7 @@ def test_a_change_that_comes_back_reopens_its_finding_with_the_evidence_of_today
     assert story.raise_finding(5, [suspect(tiled)], "", "ccc..ddd") == [1]
 
 
-def test_another_root_cause_or_baseline_after_a_recovery_is_a_new_finding(story, five_nights, tiled):
+def test_another_root_cause_baseline_or_cause_after_a_recovery_is_a_new_finding(story, five_nights, tiled):
     story.raise_finding(2, [suspect(tiled)], "11 times as slow", "aaa..bbb")
     story.recover(3, [(1, tiled)])
     assert story.raise_finding(4, [suspect(tiled)], "3 times as slow", "ccc..ddd") == [2]
@@ -131,16 +111,11 @@ def test_another_root_cause_or_baseline_after_a_recovery_is_a_new_finding(story,
     assert (second.state, second.root_cause, second.evidence) == (FindingState.OPEN, "ccc..ddd", "3 times as slow")
     story.recover(5, [(2, tiled)])
     assert story.raise_finding(story.run(), [suspect(tiled, baseline=5)], "", "ccc..ddd") == [3]
-
-
-def test_a_recovered_series_that_regresses_for_another_cause_is_a_new_finding(story, tiled):
-    _, slow, back, cold = (story.run() for _ in range(4))
-    (code,) = story.raise_finding(slow, [suspect(tiled)], "slow")
-    assert story.recover(back, [(code, tiled)]) == [code]
-    (other,) = story.raise_finding(cold, [suspect(tiled, cause=Cause.ENVIRONMENT)], "the driver is another")
-    assert other != code
-    assert story.store.findings.get(code).state is FindingState.RESOLVED
-    assert story.raise_finding(story.run(), [suspect(tiled)], "slow again") == [other]
+    story.recover(cold := story.run(), [(3, tiled)])
+    driver = suspect(tiled, cause=Cause.ENVIRONMENT, baseline=5)
+    assert story.raise_finding(cold, [driver], "the driver is another") == [4]
+    assert story.store.findings.get(3).state is FindingState.RESOLVED
+    assert story.raise_finding(story.run(), [suspect(tiled, baseline=5)], "slow again") == [4]
 
 
 @ON_BOTH
@@ -168,10 +143,8 @@ def test_a_later_run_and_another_device_join_the_finding_of_their_root_cause(sto
     (finding,) = story.store.findings.active()
     assert {moved.series for moved in finding.moved} == {tiled, other_device, naive}
     assert (finding.first_run, finding.last_run, finding.devices.keys()) == (2, 3, {"GPU-1", "GPU-2"})
-    joined = story.store.findings.events(run=3)
-    assert [(event.kind, event.text) for event in joined] == [
-        (EventKind.JOINED, f"{naive.case.id}, {tiled.case.id}: second")
-    ]
+    (joined,) = story.store.findings.events(run=3)
+    assert (joined.kind, joined.text) == (EventKind.JOINED, f"{naive.case.id}, {tiled.case.id}: second")
 
 
 def test_another_direction_metric_cause_or_root_cause_is_a_separate_finding(story, five_nights, tiled, naive):
@@ -282,10 +255,8 @@ def test_a_reused_name_and_its_former_owner_have_separate_findings(story, tiled)
 def test_a_confirmation_is_found_under_the_present_name_of_its_case(story, tiled):
     first, second = story.run(), story.run()
     judged = replace(suspect(tiled).judgement, baseline_run=first, candidate_run=second)
-    confirmation = Confirmation(
-        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER), Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0
-    )
-    story.store.confirmations.put(confirmation)
+    moved = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)
+    story.store.confirmations.put(Confirmation(moved, Cause.NOISE, "gone", 0.01, seed=1, budget_s=9.0))
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     story.run(renamed)
     assert story.store.confirmations.series([second]) == {story.series(renamed)}
@@ -315,3 +286,135 @@ def test_deleting_the_run_in_which_a_series_recovered_accepts_no_slow_level(stor
     assert story.store.baselines.get([tiled, naive], 9) == {tiled: 1, naive: 4}
     recovered = {moved.series: moved.recovered_run for moved in story.store.findings.get(1).moved}
     assert recovered == {tiled: 4, naive: None}
+
+
+# --- what people do to findings --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finding_1(story, five_nights, tiled, naive):
+    """A finding of both cases, raised in run 2."""
+    assert story.raise_finding(2, [suspect(tiled), suspect(naive)], "the old one is faster", "abc..def") == [1]
+
+
+def kinds(store, finding):
+    return [event.kind for event in store.findings.events(finding=finding)]
+
+
+@ON_BOTH
+def test_every_action_is_recorded_with_its_person_and_reason(story, finding_1):
+    store = story.store
+    store.findings.set_state(1, FindingState.ACKNOWLEDGED, reason="looking", by="ann")
+    store.findings.assign(1, "bob", by="ann")
+    store.findings.comment(1, "it spills", by="bob")
+    store.findings.set_state(1, FindingState.RESOLVED, reason="reverted", by="bob")
+    assert [(event.kind, event.run, event.by, event.text) for event in store.findings.events(finding=1)] == [
+        (EventKind.RAISED, 2, "", "the old one is faster"),
+        (EventKind.ACKNOWLEDGED, None, "ann", "looking"),
+        (EventKind.ASSIGNED, None, "ann", "bob"),
+        (EventKind.COMMENTED, None, "bob", "it spills"),
+        (EventKind.RESOLVED, None, "bob", "reverted"),
+    ]
+    finding = store.findings.get(1)
+    assert (finding.owner, finding.state) == ("bob", FindingState.RESOLVED)
+    assert (finding.reason, finding.by) == ("reverted", "bob")
+
+
+def test_a_forbidden_change_of_state_is_refused_and_changes_nothing(story, five_nights, tiled):
+    for number, (first, then) in enumerate(
+        [
+            (FindingState.ACKNOWLEDGED, FindingState.ACKNOWLEDGED),
+            (FindingState.ACCEPTED, FindingState.ACKNOWLEDGED),
+            (FindingState.ACCEPTED, FindingState.IGNORED),
+            (FindingState.RESOLVED, FindingState.ACCEPTED),
+        ],
+        start=1,
+    ):
+        assert story.raise_finding(2, [suspect(replace(tiled, metric=f"m{number}"))]) == [number]
+        before = story.store.findings.set_state(number, first, reason="so it is")
+        with pytest.raises(UsageError, match=f"finding {number} is {first} already: so it is"):
+            story.store.findings.set_state(number, then)
+        assert (story.store.findings.get(number), len(kinds(story.store, number))) == (before, 2)
+
+
+def test_some_cases_of_a_finding_are_split_off(story, finding_1, tiled, naive):
+    story.store.findings.assign(1, "bob")
+    selection = Selection(("transpose/tiled",))
+    split = actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="exact", selection=selection)
+    assert (split.id, [moved.series for moved in split.moved]) == (2, [tiled])
+    assert (split.root_cause, split.owner) == ("abc..def", "bob")
+    rest = story.store.findings.get(1)
+    assert ([moved.series for moved in rest.moved], rest.state) == ([naive], FindingState.OPEN)
+    assert kinds(story.store, 1)[-1] is EventKind.SPLIT
+    assert kinds(story.store, 2) == [EventKind.SPLIT, EventKind.ACCEPTED]
+    assert story.store.baselines.get([tiled, naive], before_run=5) == {tiled: 2, naive: 1}
+
+
+def test_selecting_all_cases_splits_nothing_and_selecting_none_is_refused(story, finding_1):
+    assert actions.comment(story.store, 1, "both", selection=Selection(("transpose",))).id == 1
+    with pytest.raises(UsageError, match="finding 1 has no such case"):
+        actions.comment(story.store, 1, "none", selection=Selection(("dot",)))
+    assert len(story.store.findings.active()) == 1
+    with pytest.raises(NotMeasuredError, match="there is no finding 7"):
+        actions.comment(story.store, 7, "of which", selection=Selection(("dot",)))
+
+
+def test_what_a_person_resolved_or_accepted_is_reopened_by_a_run_that_shows_it_or_by_a_person(story, finding_1, tiled):
+    story.store.findings.set_state(1, FindingState.RESOLVED, by="ann")
+    updates = story.store.findings.update(3, [], [RootCause("abc..def", "still slow", (suspect(tiled),))])
+    assert updates == FindingUpdates(reopened=(1,))
+    assert kinds(story.store, 1)[-1] is EventKind.REOPENED
+    story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
+    assert story.store.baselines.get([tiled], before_run=5) == {tiled: 3}
+    story.store.findings.set_state(1, FindingState.OPEN)
+    assert story.store.baselines.get([tiled], before_run=5) == {tiled: 1}
+
+
+def test_a_resolved_finding_can_be_reopened_unless_another_has_its_series(story, five_nights, tiled):
+    story.raise_finding(2, [suspect(tiled)], "")
+    story.recover(3, [(1, tiled)])
+    assert story.store.findings.set_state(1, FindingState.OPEN).standing
+    story.recover(4, [(1, tiled)])
+    story.raise_finding(5, [suspect(tiled, baseline=4)], "")
+    with pytest.raises(UsageError, match=r"finding 2 holds transpose/tiled.* by now"):
+        story.store.findings.set_state(1, FindingState.OPEN)
+
+
+def test_an_ignored_finding_reopens_when_its_time_is_over(story, finding_1):
+    until = NOW + timedelta(days=2)
+    story.store.findings.set_state(1, FindingState.IGNORED, by="ann", until=until)
+    assert story.store.findings.update(3, [], [], now=until - timedelta(seconds=1)) == FindingUpdates()
+    assert story.store.findings.update(4, [], [], now=until) == FindingUpdates(reopened=(1,))
+    assert story.store.findings.update(5, [], [], now=until) == FindingUpdates()
+    finding = story.store.findings.get(1)
+    assert (finding.state, finding.ignored_until) == (FindingState.OPEN, None)
+    assert story.store.findings.events(run=4)[0].text == "it was ignored until 2026-01-04"
+
+
+def test_an_ignored_finding_hides_its_series_in_its_direction_until_they_recover(story, finding_1, tiled, naive):
+    story.raise_finding(3, [suspect(tiled, direction=Direction.FASTER)], "")
+    story.store.findings.set_state(1, FindingState.IGNORED)
+    assert ignored(story.store.findings.active()) == {(tiled, Direction.SLOWER), (naive, Direction.SLOWER)}
+    assert story.store.findings.update(4, [(1, tiled, 1), (1, naive, 1)], []) == FindingUpdates(resolved=(1,))
+
+
+def test_an_accepted_finding_moves_the_level_of_its_unrecovered_series(story, five_nights, tiled, naive):
+    story.raise_finding(2, [suspect(tiled), suspect(naive)], "")
+    story.raise_finding(3, [suspect(tiled)], "")
+    story.recover(3, [(1, naive)])
+    accepted = story.store.findings.set_state(1, FindingState.ACCEPTED, reason="larger tiles", by="ann")
+    assert (accepted.state, accepted.reason, accepted.by) == (FindingState.ACCEPTED, "larger tiles", "ann")
+    assert story.store.baselines.get([tiled, naive], before_run=4) == {tiled: 3, naive: 1}
+    assert story.store.baselines.get([tiled], before_run=3) == {tiled: 1}
+    assert story.raise_finding(4, [suspect(tiled, baseline=3)], "") == [2]
+    story.judge(4, story.tiled, Verdict.IMPROVEMENT)  # replaces an accepted level
+    assert story.store.baselines.get([tiled], before_run=5) == {tiled: 4}
+
+
+def test_only_an_active_finding_can_be_accepted(story, five_nights, tiled):
+    with pytest.raises(NotMeasuredError, match="there is no finding 1"):
+        story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
+    story.raise_finding(2, [suspect(tiled)], "")
+    story.recover(3, [(1, tiled)])
+    with pytest.raises(UsageError, match="resolved already: back at its old level in run 3"):
+        story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")

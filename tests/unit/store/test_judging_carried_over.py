@@ -5,7 +5,21 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import Cause, Confirmation, FindingState, Measurement, Status, Verdict
+from perfsvc.model import (
+    Batch,
+    Cause,
+    ChangeKind,
+    Conditions,
+    Confirmation,
+    Direction,
+    FindingState,
+    Judgement,
+    Measurement,
+    Slowdown,
+    Status,
+    Suspect,
+    Verdict,
+)
 from perfsvc.service.confirm.earlier import earlier_answers
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings import update
@@ -68,7 +82,6 @@ def carried_over(story, means):
     return of
 
 
-@ON_BOTH
 def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, carried_over):
     for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
         (answer,) = carried_over(run)
@@ -171,6 +184,7 @@ def test_a_budget_for_one_suspect_a_night_reaches_all_suspects(story, slower, ca
     assert orders == ["cab", "abc", "bca", "cab", "abc"]
 
 
+@ON_BOTH
 def test_a_suspect_that_grew_comes_before_the_suspects_that_were_measured(story, slower):
     for suspect in slower(1.1, 1.05, 1.2):
         story.store.confirmations.put(Confirmation(suspect, Cause.UNCONFIRMED, "", THRESHOLD, 1, 20.0, looks=4))
@@ -182,3 +196,78 @@ def test_a_resumed_night_keeps_the_order_of_its_suspects(story, slower):
     story.store.confirmations.put(Confirmation(suspects[0], Cause.UNCONFIRMED, "", THRESHOLD, 1, 20.0, looks=4))
     run = suspects[0].judgement.candidate_run
     assert variants(suspects_of(story.store, run, threshold=THRESHOLD)) == "ab"
+
+
+# --- stored confirmations --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def confirmation(story):
+    """A suspect of the second night, measured again in two pairs."""
+    story.run(story.tiled)
+    story.run(story.tiled)
+    judged = Judgement(story.series(story.tiled), Verdict.REGRESSION, ratio=1.25, baseline_run=1, candidate_run=2)
+
+    def side_run(number, *samples):
+        return Measurement(story.tiled, story.gpu.uuid, number, Status.OK, samples_s=samples, wall_s=0.5)
+
+    return Confirmation(
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER),
+        Cause.KERNEL,
+        "the old one is faster",
+        threshold=0.03,
+        seed=2**32 - 1,
+        budget_s=20.0,
+        verdict=Verdict.REGRESSION,
+        ratio=1.25,
+        low=1.2,
+        high=1.3,
+        looks=1,
+        drift=1.0,
+        same_code=False,
+        wall_s=2.5,
+        baseline=(side_run(0, 0.5, 0.25), side_run(3, 0.5)),
+        candidate=(side_run(1, 0.75), side_run(2, 1.0, 0.75)),
+    )
+
+
+@ON_BOTH
+def test_confirmations_are_read_as_they_were_stored(story, confirmation):
+    crashed = Measurement(story.tiled, story.gpu.uuid, 0, Status.FAILED, reason="its worker died")
+    failed = replace(confirmation, baseline=(crashed,), candidate=())
+    assert failed.failed
+    unmeasured = replace(
+        confirmation,
+        cause=Cause.UNCONFIRMED,
+        reason="it runs Python",
+        **dict.fromkeys(("verdict", "ratio", "low", "high", "drift", "same_code")),
+        baseline=(),
+        candidate=(),
+    )
+    stored = [confirmation, replace(confirmation, cause=Cause.NOISE), unmeasured, failed]
+    for each in stored:
+        story.store.confirmations.put(each)
+    assert story.store.confirmations.of_run(2) == stored
+    assert story.store.confirmations.of_run(1) == []
+    story.execute("DELETE FROM runs WHERE id = 2")
+    assert story.execute("SELECT * FROM confirmation_runs") == []
+
+
+def test_the_state_of_the_device_is_stored_for_each_side_run(story, confirmation):
+    hot = Conditions(sm_clock_hz=1.5e9, temperature_c=80.0, slowdowns=(Slowdown.POWER_CAP,))
+    hot_run = replace(confirmation.baseline[0], batches=(Batch((0.5, 0.25), conditions=hot),))
+    story.store.confirmations.put(replace(confirmation, baseline=(hot_run,)))
+    rows = story.execute("SELECT sm_clock_hz, temperature_c, slowdowns FROM confirmation_runs WHERE side = 'baseline'")
+    assert [tuple(row) for row in rows] == [(1.5e9, 80.0, "power cap")]
+
+
+def test_the_confirmations_of_a_series_come_from_all_runs_and_without_their_measurements(story, confirmation):
+    story.store.confirmations.put(confirmation)
+    story.run(story.tiled)
+    later = replace(confirmation.suspect.judgement, candidate_run=3)
+    story.store.confirmations.put(replace(confirmation, suspect=replace(confirmation.suspect, judgement=later)))
+    tiled, naive = story.series(story.tiled), story.series(story.naive)
+    found = story.store.confirmations.of_series([tiled, naive])
+    assert [answer.suspect.judgement.candidate_run for answer in found] == [2, 3]
+    assert {(answer.reason, answer.baseline) for answer in found} == {("the old one is faster", ())}
+    assert story.store.confirmations.of_series([naive]) == story.store.confirmations.of_series([]) == []

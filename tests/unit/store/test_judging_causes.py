@@ -358,16 +358,6 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story
 
 
 @pytest.mark.slow
-def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
-    for number in range(31, 37):
-        confirm(story, number, nights("v0", by=1.02, **EDITED)[1])
-    (finding,) = story.store.findings.active()
-    assert (finding.cause, finding.changes) == (Cause.KERNEL, (ChangeKind.STEP,))
-    assert [suspect for _ in range(8) for suspect in nights(**CURED)[1]] == []
-    assert story.store.findings.active() == []
-
-
-@pytest.mark.slow
 def test_a_step_of_the_history_stays_open_if_the_run_before_it_is_pinned(story, night, cases):
     rng = np.random.default_rng(7)
     case = cases[0]
@@ -431,16 +421,6 @@ def test_a_run_recovers_a_series_if_it_shows_the_old_level_and_cannot_show_the_m
 
 def test_a_step_of_unchanged_code_is_no_suspect(nights):
     assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02)[1]] == []
-
-
-@pytest.mark.slow
-@six_cases
-def test_a_device_that_steps_as_a_whole_is_one_finding_of_the_environment(story, nights):
-    slow = [f"v{place}" for place in range(6)]
-    assert [suspect for _ in range(6) for suspect in nights(*slow, by=1.02)[1]] == []
-    (finding,) = story.store.findings.active()
-    assert (finding.cause, finding.changes) == (Cause.ENVIRONMENT, (ChangeKind.REGRESSION,))
-    assert {moved.series.case.variant for moved in finding.moved} == set(slow)
 
 
 def test_a_run_with_uncommitted_changes_raises_no_alert(nights):

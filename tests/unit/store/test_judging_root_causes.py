@@ -12,6 +12,7 @@ from tests.unit.store.conftest import ON_BOTH
 
 DEVICES = ("GPU-1", "GPU-2")
 OTHER = "GPU-3"
+A_TO_B, B_TO_C = "aaaaaaaaa..bbbbbbbbb", "bbbbbbbbb..ccccccccc"
 MODELS = {OTHER: "NVIDIA A100"}
 
 
@@ -51,9 +52,8 @@ def confirm(story):
         for suspect in suspects_of(story.store, run):
             if not variants or suspect.series.case.variant in variants:
                 ratio = {"ratio": suspect.judgement.ratio} if cause is Cause.KERNEL else {}
-                story.store.confirmations.put(
-                    Confirmation(suspect, cause, "so it is", 0.01, seed=1, budget_s=9.0, **ratio)
-                )
+                answer = Confirmation(suspect, cause, "so it is", 0.01, seed=1, budget_s=9.0, **ratio)
+                story.store.confirmations.put(answer)
         update.update_findings(story.store, run)
         return story.store.findings.active()
 
@@ -77,7 +77,7 @@ def test_series_that_the_same_commits_made_slower_are_one_finding_on_all_devices
     night(times(cases), "a" * 40)
     run = night(times(cases, "v0", "v1"), "b" * 40, code={"v0": b"other", "v1": b"third"})
     (finding,) = confirm(run)
-    assert (finding.cause, finding.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
+    assert (finding.cause, finding.root_cause) == (Cause.KERNEL, A_TO_B)
     assert held(finding) == {(variant, device) for variant in ("v0", "v1") for device in DEVICES}
     events = story.store.findings.events()
     assert suspects_of(story.store, run) == []
@@ -91,17 +91,14 @@ def test_a_series_confirmed_a_night_late_joins_the_finding_of_its_commits(night,
     (finding,) = confirm(night(times(cases, "v0", "v1"), "b" * 40, code=edited), "v0")
     assert variants(finding) == {"v0"}
     (finding,) = confirm(night(times(cases, "v0", "v1"), "c" * 40, code=edited), "v1")
-    assert (finding.root_cause, variants(finding)) == (
-        "aaaaaaaaa..bbbbbbbbb",
-        {"v0", "v1"},
-    )
+    assert (finding.root_cause, variants(finding)) == (A_TO_B, {"v0", "v1"})
 
 
 def test_commits_of_another_night_are_another_finding(night, confirm, cases):
     night(times(cases), "a" * 40)
     confirm(night(times(cases, "v0"), "b" * 40, code={"v0": b"other"}))
     later = night(times(cases, "v0", "v1"), "c" * 40, code={"v0": b"other", "v1": b"third"})
-    assert [finding.root_cause for finding in confirm(later, "v1")] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+    assert [finding.root_cause for finding in confirm(later, "v1")] == [B_TO_C, A_TO_B]
 
 
 def test_a_slow_drift_joins_the_finding_of_its_first_commits(night, confirm, cases):
@@ -110,10 +107,7 @@ def test_a_slow_drift_joins_the_finding_of_its_first_commits(night, confirm, cas
     first = night(times(cases, *drifting, by=1.02), "b" * 40, code=dict.fromkeys(drifting, b"second"))
     confirm(first, "v0")
     (finding,) = confirm(night(times(cases, *drifting, by=1.03), "c" * 40, code=dict.fromkeys(drifting, b"third")))
-    assert (finding.root_cause, variants(finding)) == (
-        "aaaaaaaaa..bbbbbbbbb",
-        set(drifting),
-    )
+    assert (finding.root_cause, variants(finding)) == (A_TO_B, set(drifting))
 
 
 def test_a_change_mostly_due_to_later_commits_is_a_separate_finding(night, confirm, cases):
@@ -122,7 +116,7 @@ def test_a_change_mostly_due_to_later_commits_is_a_separate_finding(night, confi
     first = night(times(cases, *edited, by=1.02), "b" * 40, code=dict.fromkeys(edited, b"second"))
     confirm(first, "v0")
     findings = confirm(night(times(cases, *edited, by=1.08), "c" * 40, code=dict.fromkeys(edited, b"third")))
-    assert [finding.root_cause for finding in findings] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+    assert [finding.root_cause for finding in findings] == [B_TO_C, A_TO_B]
 
 
 @six_cases
@@ -186,8 +180,8 @@ def both_fast(measure):
 def test_a_host_that_skipped_the_slow_commit_joins_the_finding_of_the_other_model(measure, confirm, both_fast):
     confirm(measure(ONE, "b"))
     (finding,) = confirm(measure(TWO, "c"))
-    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", ON_BOTH_MODELS)
-    assert {moved.root_cause for moved in finding.moved} == {"aaaaaaaaa..bbbbbbbbb", "aaaaaaaaa..ccccccccc"}
+    assert (finding.root_cause, held(finding)) == (A_TO_B, ON_BOTH_MODELS)
+    assert {moved.root_cause for moved in finding.moved} == {A_TO_B, "aaaaaaaaa..ccccccccc"}
     assert set(finding.devices.values()) == {"NVIDIA H100", "NVIDIA A100"}
 
 
@@ -195,7 +189,7 @@ def test_a_host_that_lags_behind_joins_the_finding_of_the_other_model(measure, c
     confirm(measure(ONE, "b"))
     measure(ONE, "c")
     (finding,) = confirm(measure(TWO, "b"))
-    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", ON_BOTH_MODELS)
+    assert (finding.root_cause, held(finding)) == (A_TO_B, ON_BOTH_MODELS)
 
 
 def test_the_range_of_a_host_that_skipped_commits_begins_with_its_own_last_run(measure, confirm):
@@ -210,7 +204,7 @@ def test_a_later_slowdown_of_the_same_case_on_another_model_is_another_finding(m
     confirm(measure(ONE, "b"))
     measure(TWO, "b", slow_since="c")
     findings = confirm(measure(TWO, "c", slow_since="c"))
-    assert [finding.root_cause for finding in findings] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+    assert [finding.root_cause for finding in findings] == [B_TO_C, A_TO_B]
 
 
 def test_an_unconfirmed_finding_takes_the_cause_that_another_model_confirms(measure, confirm, both_fast):
@@ -248,19 +242,4 @@ def test_git_says_which_commits_of_hosts_without_a_common_commit_overlap(measure
     confirm(at(ONE, 4, slow=True))  # the slow commit is the third
     at(TWO, 1, slow=False)
     (finding,) = confirm(at(TWO, 2, slow=True))
-    assert held(finding) == ON_BOTH_MODELS
-
-
-def test_a_finding_that_another_host_raises_meanwhile_is_joined(measure, confirm, both_fast, story, monkeypatch):
-    late, early = measure(TWO, "c"), measure(ONE, "b")
-    by_root_cause, others = update._by_root_cause, [early]
-
-    def slowly(store, run, suspects):
-        causes = by_root_cause(store, run, suspects)
-        if others:  # the other host is done between our reading and our writing
-            confirm(others.pop())
-        return causes
-
-    monkeypatch.setattr(update, "_by_root_cause", slowly)
-    (finding,) = confirm(late)
     assert held(finding) == ON_BOTH_MODELS

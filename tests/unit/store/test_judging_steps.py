@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.model import (
-    Case,
-    Cause,
-    ChangeKind,
-    Confirmation,
-    EventKind,
-    FindingState,
-    FindingUpdates,
-)
+from perfsvc.model import Case, Cause, ChangeKind, Confirmation, EventKind, FindingState, FindingUpdates
 from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
@@ -86,7 +78,6 @@ def kinds(story, number=1):
     return [event.kind for event in story.store.findings.events(finding=number)]
 
 
-@ON_BOTH
 def test_a_second_regression_is_a_step_with_its_own_commits_and_ratio(story, night, stepped):
     (finding,) = story.store.findings.active()
     first, second = finding.moved
@@ -110,6 +101,7 @@ def test_a_step_that_pairs_clear_is_none(story, night, slowed):
     assert steps(story) == [(1, 1, 2, None)]  # its row keeps the level that it had
 
 
+@ON_BOTH
 def test_the_next_step_is_measured_from_the_fastest_level_since_the_last(story, night):
     night(1e-4)
     night(16e-4, SLOW)

@@ -5,7 +5,6 @@ import sqlite3
 import zlib
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,23 +19,12 @@ from perfsvc.store.keeping.damage import remove_unreadable, unreadable_rows
 from perfsvc.store.schema.column_types import UNKNOWN_TIME, report_damaged
 from tests.unit.store.conftest import ON_BOTH
 
-DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
-
 
 @pytest.fixture(autouse=True)
 def anew():
     """Let each test report damage that an earlier test has reported."""
     report_damaged.cache_clear()
     case_of.cache_clear()
-
-
-@pytest.fixture
-def full(tmp_path):
-    """Return the path of a SQLite database with rows in every table."""
-    path = tmp_path / "full.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(DUMP.read_text())
-    return path
 
 
 def raw(path, *statements):
@@ -119,49 +107,33 @@ def test_each_damaged_row_is_named(full, tmp_path):
 
 
 @ON_BOTH
-def test_damage_is_named_on_both_databases(place, new_story):
-    with Store.open(place) as store:
-        story = new_story(store)
-        story.run()
-        story.execute("UPDATE measurements SET samples = :blob", blob=b"\0")
+def test_damage_is_named_on_both_databases(story, place):
+    story.run()
+    story.execute("UPDATE measurements SET samples = :blob", blob=b"\0")
     (problem,) = Store.check(place).problems
     assert "measurements.samples" in problem
     assert "costs the samples" in problem
 
 
 @ON_BOTH
-def test_damaged_samples_cost_only_themselves(place, new_story, caplog):
-    with Store.open(place) as store:
-        story = new_story(store)
-        run = story.run(story.tiled, story.naive)
-        story.execute("UPDATE measurements SET samples = :blob, place_medians = :blob WHERE id = 1", blob=b"\0")
-        levels = store.series.levels(run)
-        assert levels[story.series(story.tiled)].replicas == ((2e-3,),)  # the stored median
-        assert len(levels[story.series(story.naive)].replicas[0]) == 3
-        assert [len(each.samples_s) for each in store.measurements.of_run(run)] == [0, 3]
-        assert [each.case for each in store.measurements.samples(run)] == [story.naive.id]
-        assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
+def test_damaged_samples_cost_only_themselves(story, store, caplog):
+    run = story.run(story.tiled, story.naive)
+    story.execute("UPDATE measurements SET samples = :blob, place_medians = :blob WHERE id = 1", blob=b"\0")
+    levels = store.series.levels(run)
+    assert levels[story.series(story.tiled)].replicas == ((2e-3,),)  # the stored median
+    assert len(levels[story.series(story.naive)].replicas[0]) == 3
+    assert [len(each.samples_s) for each in store.measurements.of_run(run)] == [0, 3]
+    assert [each.case for each in store.measurements.samples(run)] == [story.naive.id]
+    assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
     assert f"a blob of samples of {story.tiled.id} is damaged" in caplog.text
 
 
-def test_a_damaged_point_costs_only_the_axes_of_its_case(place, new_story, caplog):
-    with Store.open(place) as store:
-        story = new_story(store)
-        story.run(story.tiled, story.naive)
-        story.execute("UPDATE cases SET point = '{broken' WHERE variant = 'naive'")
-        axes = store.measurements.columns()["axes"]
-        assert axes == [dict(story.tiled.point), {"damaged": "{broken"}]
-    assert "{broken" in caplog.text
-
-
-def test_a_damaged_word_costs_only_its_row(place, new_story, caplog):
-    with Store.open(place) as store:
-        story = new_story(store)
-        first, second = story.run(story.tiled, story.naive), story.run()
-        story.execute("UPDATE measurements SET status = 'gone' WHERE id = 1")
-        story.execute("UPDATE runs SET state = 'lost' WHERE id = :id", id=second)
-        assert [measured.status for measured in store.measurements.of_run(first)] == [Status.FAILED, Status.OK]
-        assert [row.state for row in store.runs.list()] == [RunState.FAILED, RunState.FINISHED]
+def test_a_damaged_word_costs_only_its_row(story, store, place, caplog):
+    first, second = story.run(story.tiled, story.naive), story.run()
+    story.execute("UPDATE measurements SET status = 'gone' WHERE id = 1")
+    story.execute("UPDATE runs SET state = 'lost' WHERE id = :id", id=second)
+    assert [measured.status for measured in store.measurements.of_run(first)] == [Status.FAILED, Status.OK]
+    assert [row.state for row in store.runs.list()] == [RunState.FAILED, RunState.FINISHED]
     assert "the Status 'gone' is damaged in the database (perfsvc db check)" in caplog.text
     assert "the RunState 'lost' is damaged" in caplog.text
     problems = " ".join(Store.check(place).problems)
@@ -179,15 +151,20 @@ def test_damaged_packages_and_a_damaged_date_of_a_run_cost_only_themselves(full,
     assert "the date 'yesterday' is damaged" in caplog.text
 
 
-def test_a_damaged_environment_costs_only_its_parts(kind, place, new_story, caplog):
-    content = f"{{broken on {kind}"  # what was read before is not read again
-    with Store.open(place) as store:
-        story = replace(new_story(store), environment=Environment("580.95", parts=(("gpu.ecc", "on"),)))
-        run = story.run()
-        story.execute("UPDATE environments SET parts = :parts", parts=content)
-        (history,) = store.series.histories([run]).values()
-        assert store.devices.environments()[history[0].segment] == Environment("580.95")
-    assert f"the environment {content!r} is damaged" in caplog.text
+def test_a_damaged_point_environment_or_kind_of_a_device_costs_only_itself(story, store, caplog):
+    story = replace(story, environment=Environment("580.95", parts=(("gpu.ecc", "on"),)))
+    runs = [story.run(story.tiled, story.naive) for _ in range(2)]
+    before = judge_run(store, runs[1], threshold=None)
+    story.execute("UPDATE devices SET kind = 'odd'")
+    assert judge_run(store, runs[1], threshold=None) == before
+    story.execute("UPDATE environments SET parts = '{broken parts'")
+    history, *_ = store.series.histories(runs).values()
+    assert store.devices.environments()[history[0].segment] == Environment("580.95")
+    story.execute("UPDATE cases SET point = '{broken' WHERE variant = 'naive'")
+    axes = store.measurements.columns(runs[:1])["axes"]
+    assert axes == [dict(story.tiled.point), {"damaged": "{broken"}]
+    for damage in ("the kind 'odd' of a device is damaged", "the environment '{broken parts' is damaged", "{broken"):
+        assert damage in caplog.text
 
 
 DAMAGED_NUMBERS = {
@@ -204,57 +181,57 @@ DAMAGED_NUMBERS = {
     "measurements SET sample_count = 'odd'": "the number 'odd'",
     "measurements SET environment_id = 'odd'": "a row of measurements",
     "measurements SET cache = 'odd'": "a row of measurements",
+    "measurements SET device_id = 77": "77 of a row",
+    "measurements SET environment_id = 77": "77 of a row",
 }
 """What is set in a row to what is no number, and what the report of the damage names."""
 
 
 @pytest.mark.parametrize("damage", DAMAGED_NUMBERS)
-def test_a_damaged_number_costs_only_its_row(place, new_story, caplog, damage):
-    with Store.open(place) as store:
-        story = new_story(store)
-        runs = [story.begin() for _ in range(2)]
-        for run in runs:
-            for case in (story.tiled, story.naive):
-                for replica in range(2):
-                    story.put(run, case, replica=replica, max_error=1e-6, metrics={"overlap": 0.5})
-            story.store.runs.end(run, RunState.FINISHED)
-        whole = store.series.histories(runs, errors=True), store.series.levels(runs[0])
-        raw(place, f"UPDATE {damage} WHERE {'measurement_id' if damage.startswith('metrics') else 'id'} = 1")
-        report_damaged.cache_clear()
-        for series, history in store.series.histories(runs, errors=True).items():
-            assert history.runs.tolist() == runs
-            lost = np.count_nonzero(np.isnan(history.values) & ~np.isnan(whole[0][series].values))
-            assert lost <= (series.case == story.tiled)
-        assert store.series.histories(runs, errors=True).keys() == whole[0].keys()
-        levels = store.series.levels(runs[0])
-        assert levels.series == whole[1].series
-        for series in levels.series:
-            assert len(whole[1][series].replicas) - len(levels[series].replicas) <= (series.case == story.tiled)
-        store.measurements.quantities(runs)
-        store.devices.conditions_of(runs)
-        if "cache" not in damage:
-            verdicts = {judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
-            assert verdicts <= {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
-            assert len(store.measurements.columns()["median_s"]) >= 7  # a row without its environment is left out
-            assert len(store.series.case_history(story.naive.id)) == 2
-            assert [run.cases for run in store.runs.list()] == [2, 2]
-            assert store.series.measured(runs[0]) >= {series for series in levels.series if series.metric == TIME}
-            assert len(store.series.samples(runs)) == 2
+def test_a_damaged_number_costs_only_its_row(story, store, place, caplog, damage):
+    runs = [story.begin() for _ in range(2)]
+    for run in runs:
+        for case in (story.tiled, story.naive):
+            for replica in range(2):
+                story.put(run, case, replica=replica, max_error=1e-6, metrics={"overlap": 0.5})
+        story.store.runs.end(run, RunState.FINISHED)
+    whole = store.series.histories(runs, errors=True), store.series.levels(runs[0])
+    raw(place, f"UPDATE {damage} WHERE {'measurement_id' if damage.startswith('metrics') else 'id'} = 1")
+    report_damaged.cache_clear()
+    environments = store.devices.environments()
+    for series, history in store.series.histories(runs, errors=True).items():
+        assert history.runs.tolist() == runs
+        assert {environments[int(segment)] for segment in history.segments} <= {story.environment, Environment()}
+        lost = np.count_nonzero(np.isnan(history.values) & ~np.isnan(whole[0][series].values))
+        assert lost <= (series.case == story.tiled)
+    assert store.series.histories(runs, errors=True).keys() == whole[0].keys()
+    levels = store.series.levels(runs[0])
+    assert levels.series == whole[1].series
+    for series in levels.series:
+        assert len(whole[1][series].replicas) - len(levels[series].replicas) <= (series.case == story.tiled)
+    store.measurements.quantities(runs)
+    store.devices.conditions_of(runs)
+    if "cache" not in damage:
+        verdicts = {judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
+        assert verdicts <= {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
+        assert len(store.measurements.columns()["median_s"]) >= 7  # a row without its environment is left out
+        assert len(store.series.case_history(story.naive.id)) == 2
+        assert [run.cases for run in store.runs.list()] == [2, 2]
+        assert store.series.measured(runs[0]) >= {series for series in levels.series if series.metric == TIME}
+        assert len(store.series.samples(runs)) == 2
     assert DAMAGED_NUMBERS[damage] in caplog.text
 
 
 @ON_BOTH
-def test_a_damaged_cache_state_is_an_error_until_its_row_is_removed(place, new_story):
-    with Store.open(place) as store:
-        story = new_story(store)
-        run = story.run(story.tiled, story.naive)
-        story.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
-        with pytest.raises(DatabaseError, match="gone") as error:
-            store.measurements.columns()
-        assert "perfsvc db check --remove" in error.value.cure
-        assert remove_unreadable(store.database) == {"measurements": 1}
-        assert [measured.case for measured in store.measurements.of_run(run)] == [story.naive]
-        assert remove_unreadable(store.database) == {}
+def test_a_damaged_cache_state_is_an_error_until_its_row_is_removed(story, store, place):
+    run = story.run(story.tiled, story.naive)
+    story.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
+    with pytest.raises(DatabaseError, match="gone") as error:
+        store.measurements.columns()
+    assert "perfsvc db check --remove" in error.value.cure
+    assert remove_unreadable(store.database) == {"measurements": 1}
+    assert [measured.case for measured in store.measurements.of_run(run)] == [story.naive]
+    assert remove_unreadable(store.database) == {}
     assert Store.check(place).ok
 
 
@@ -268,50 +245,16 @@ def test_parts_of_a_measurement_that_does_not_exist_are_named_and_removed(full):
     assert raw(full, "SELECT * FROM metrics") == whole
 
 
-@pytest.mark.parametrize(("column", "lost"), [("device_id", 1), ("environment_id", 0)])
-def test_an_id_that_names_nothing_costs_only_its_row(place, new_story, caplog, column, lost):
-    with Store.open(place) as store:
-        story = new_story(store)
-        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
-        raw(place, f"UPDATE measurements SET {column} = 77 WHERE id = 3")  # noqa: S608 - our own names
-        report_damaged.cache_clear()
-        levels = store.series.levels(runs[1])
-        assert len(levels.series) == 2 - lost
-        histories = store.series.histories(runs)
-        assert sum(len(history.runs) for history in histories.values()) == 4 - lost
-        environments = store.devices.environments()
-        for history in histories.values():
-            assert {environments[int(segment)] for segment in history.segments} <= {story.environment, Environment()}
-        assert len(store.measurements.quantities(runs)) == 2
-        assert len(store.series.samples(runs)) == 2
-        assert [each.measured for each in store.devices.conditions(runs[1])] == [2 - lost]
-        verdicts = {judged.series.case: judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
-        assert verdicts[story.naive] in {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
-    assert " 77 of a row is damaged" in caplog.text
-
-
-def test_a_damaged_kind_of_a_device_changes_no_verdict(place, new_story, caplog):
-    with Store.open(place) as store:
-        story = new_story(store)
-        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
-        before = judge_run(store, runs[1], threshold=None)
-        story.execute("UPDATE devices SET kind = 'odd'")
-        assert judge_run(store, runs[1], threshold=None) == before
-    assert "the kind 'odd' of a device is damaged" in caplog.text
-
-
 @pytest.mark.parametrize("column", ["benchmark", "variant", "point", "name"])
-def test_a_blob_in_place_of_a_name_is_read_as_text(place, new_story, caplog, column):
-    with Store.open(place) as store:
-        story = new_story(store)
-        runs = [story.run(story.tiled, story.naive) for _ in range(2)]
-        raw(place, f"UPDATE cases SET {column} = CAST({column} || x'ff' AS BLOB) WHERE variant = 'tiled'")  # noqa: S608
-        assert len(store.series.histories(runs)) == 2
-        assert len(store.series.levels(runs[0]).series) == 2
-        assert len(store.measurements.columns()["median_s"]) == 4
-        assert len({measured.case for measured in store.measurements.of_run(runs[0])}) == 2
-        judge_run(store, runs[1], threshold=None)
-        assert len(store.runs.list()) == 2
+def test_a_blob_in_place_of_a_name_is_read_as_text(story, store, place, caplog, column):
+    runs = [story.run(story.tiled, story.naive) for _ in range(2)]
+    raw(place, f"UPDATE cases SET {column} = CAST({column} || x'ff' AS BLOB) WHERE variant = 'tiled'")  # noqa: S608
+    assert len(store.series.histories(runs)) == 2
+    assert len(store.series.levels(runs[0]).series) == 2
+    assert len(store.measurements.columns()["median_s"]) == 4
+    assert len({measured.case for measured in store.measurements.of_run(runs[0])}) == 2
+    judge_run(store, runs[1], threshold=None)
+    assert len(store.runs.list()) == 2
     assert r"\xff" in caplog.text
     assert any(f"cases.{column}" in problem for problem in Store.check(place).problems)
 
@@ -328,18 +271,16 @@ def test_a_row_with_a_damaged_word_is_removed_with_what_belongs_to_it(full, colu
     assert Store.check(full).ok
 
 
-def test_an_exclusion_of_a_damaged_case_does_not_exclude_the_whole_run(place, new_story, caplog):
+def test_an_exclusion_of_a_damaged_case_does_not_exclude_the_whole_run(story, store, place, caplog):
     report_damaged.cache_clear()
-    with Store.open(place) as store:
-        story = new_story(store)
-        run = story.begin()
-        for case, status in ((story.tiled, Status.FAILED), (story.naive, Status.OK)):
-            story.put(run, case, status=status, reason="it crashed")
-        store.runs.end(run, RunState.FINISHED)
-        store.exclusions.exclude(run, {story.naive}, by="me", reason="a hot GPU")
-        raw(place, "UPDATE exclusions SET case_id = 'odd'")
-        assert store.series.levels(run)[story.series(story.tiled)].status is Status.FAILED
-        assert [history[0].excluded for history in store.series.histories([run]).values()] == ["", ""]
-        assert [row.why_excluded for row in store.runs.list()] == [""]
-        assert store.exclusions.all() == []
+    run = story.begin()
+    for case, status in ((story.tiled, Status.FAILED), (story.naive, Status.OK)):
+        story.put(run, case, status=status, reason="it crashed")
+    store.runs.end(run, RunState.FINISHED)
+    store.exclusions.exclude(run, {story.naive}, by="me", reason="a hot GPU")
+    raw(place, "UPDATE exclusions SET case_id = 'odd'")
+    assert store.series.levels(run)[story.series(story.tiled)].status is Status.FAILED
+    assert [history[0].excluded for history in store.series.histories([run]).values()] == ["", ""]
+    assert [row.why_excluded for row in store.runs.list()] == [""]
+    assert store.exclusions.all() == []
     assert "the number 'odd' is damaged" in caplog.text

@@ -21,7 +21,7 @@ from perfsvc.store.schema import kept_columns
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.tables import Measurements
-from tests.unit.store.conftest import ON_BOTH, QUIET
+from tests.unit.store.conftest import ON_BOTH, QUIET, plain
 
 
 @pytest.fixture(autouse=True)
@@ -38,16 +38,6 @@ def read(monkeypatch):
     runs, original = [], histories._read_runs
     monkeypatch.setattr(histories, "_read_runs", lambda database, of: runs.append(of) or original(database, of))
     return runs
-
-
-def plain(of):
-    """Return histories or quantities as text that can be compared."""
-    return {
-        series: [
-            value.tolist() if hasattr(value := getattr(each, name), "tolist") else value for name in each.__slots__
-        ]
-        for series, each in of.items()
-    }
 
 
 def everything(store):
@@ -89,20 +79,6 @@ def test_a_later_process_reads_only_new_runs(story, store, place, read):
         later.series.histories([newest, runs[0]], errors=True)
         assert read == [[newest]]
         assert is_fresh(later)
-
-
-def test_measurements_are_counted_once_until_the_database_changes(story, store, monkeypatch):
-    runs, counted, original = [measured(story), measured(story)], [], kept_columns._keys_of
-    is_fresh(store)  # else the first reading counts again, to see whether a run changed meanwhile
-    monkeypatch.setattr(kept_columns, "_keys_of", lambda *given: counted.append(list(given[1])) or original(*given))
-    for _ in range(2):
-        store.series.histories(runs)
-        store.measurements.quantities(runs)
-    assert counted == []
-    store.exclusions.exclude(runs[0], None, reason="it is wrong", by="Ann")
-    store.series.histories(runs)
-    store.measurements.quantities(runs)
-    assert counted == [runs]
 
 
 def test_a_running_run_is_not_kept(story, store, cache):
@@ -216,7 +192,6 @@ def test_what_was_damaged_is_read_anew_after_a_repair(story, store, place, cache
         assert is_fresh(store), named
 
 
-@ON_BOTH
 def test_what_a_sync_adds_to_a_run_is_read(story, store, place, new_database, new_story):
     first = measured(story)
     target = new_database(False)
@@ -243,7 +218,6 @@ SWAPPED = {"case": ("variant", "point"), "device": ("uuid",), "environment": ("d
 """What gives a row of a table another meaning, by the table."""
 
 
-@ON_BOTH
 @pytest.mark.parametrize("table", SWAPPED)
 def test_a_database_with_the_same_run_under_other_ids_has_its_own_columns(story, store, table):
     """A database may take the place of another: then a run may be the same, and the ids of its cases others."""
@@ -331,11 +305,12 @@ def test_files_are_private_and_a_damaged_or_forged_one_is_replaced(story, store,
     assert len(whole) == 4  # of one run
     assert cache.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in whole} == {0o600}
+    fresh = everything(store)
     for name, change in FORGED.items():
         for file, content in whole.items():
             file.write_bytes(change(content))
-        fresh = is_fresh(store)
-        assert (fresh, {file: file.read_bytes() for file in cache.iterdir()}) == (True, whole), name
+        assert everything(store) == fresh, name
+        assert {file: file.read_bytes() for file in cache.iterdir()} == whole, name
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "a link", "a folder of others", "a full disk"])
@@ -383,17 +358,6 @@ def test_files_that_were_not_used_for_longest_are_removed(story, store, cache, m
     assert used < set(cache.iterdir())
     assert 3 <= len(list(cache.iterdir())) <= 4
     assert is_fresh(store)
-
-
-def test_other_queries_have_other_files(story, store, cache, monkeypatch):
-    run = measured(story)
-    store.series.histories([run])
-    (file,) = cache.iterdir()
-    monkeypatch.setattr(histories, "UNJUDGED", frozenset({"steps"}))
-    store.series.histories([run])
-    assert len(list(cache.iterdir())) == 2
-    assert is_fresh(store)
-    assert file.exists()
 
 
 def test_a_database_in_memory_has_no_files(new_story, cache):

@@ -5,30 +5,23 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import event, select
 
-from perfsvc.model import (
-    CacheState,
-    Case,
-    Cause,
-    Confirmation,
-    Environment,
-    Estimate,
-    Kind,
-    Measurement,
-    ReplayRecord,
-    Status,
-    Work,
-    digest,
-)
+from perfsvc.model import Case, Cause, Confirmation, Environment
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
-from perfsvc.store import CaseCode, MeasurementEntry, RunState
 from perfsvc.store.schema import engine
 from perfsvc.store.schema.engine import MOST_PARAMETERS, among, transaction
 from perfsvc.store.schema.tables import Cases, Lineages
+from tests.unit.store.conftest import ON_BOTH
+
+pytestmark = ON_BOTH
 
 OLD = Environment("580.1", "nvcc 13.0.88", 700.0)
 STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+COUNT = 600
+"""One statement that compared 492 series was too deep for SQLite."""
 
 
 class Nights:
@@ -41,23 +34,12 @@ class Nights:
 
     def night(self, seconds, code):
         """Store and judge a run; return its number."""
-        record = ReplayRecord(self.cases[0], Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
-        (binary,) = self.store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", {"many.cu": code})])
+        binary = self.story.binary(self.cases[0], code)
         run = self.story.begin(scope="many", started=STARTED)
-        entries = [
-            MeasurementEntry(
-                Measurement(case, self.story.gpu.uuid, replica, Status.OK, CacheState.COLD, samples_s=(seconds,) * 3),
-                OLD,
-                Work(1, 1, 1),
-                Estimate(seconds, seconds, seconds, 3),
-                binary,
-            )
-            for case in self.cases
-            for replica in range(2)
-        ]
+        each = [(case, replica) for case in self.cases for replica in range(2)]
+        entries = [self.story.entry(case, replica=place, samples=(seconds,) * 3, binary=binary) for case, place in each]
         self.store.measurements.put(run, entries)
-        self.store.runs.end(run, RunState.FINISHED)
-        self.store.verdicts.put(run, judge_run(self.store, run, threshold=None))
+        self.story.end_and_judge(run)
         return run
 
     def confirm(self, run):
@@ -72,36 +54,25 @@ class Nights:
 
 @pytest.mark.slow  # hundreds of series take seconds, thousands on a busy machine minutes
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [600])  # one statement that compared 492 series was too deep for SQLite
-def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
-    nights = Nights(story, count)
+def test_nights_on_which_all_series_move_store_their_findings(story):
+    nights = Nights(story, COUNT)
     nights.night(1e-4, b"fast")
+    assert update_findings(story.store, nights.night(2e-4, b"slow")).raised == ()
     slow = nights.night(2e-4, b"slow")
-    assert nights.confirm(slow) == count
-    assert update_findings(story.store, slow).raised == (1,)
-    assert update_findings(story.store, slow).raised == ()
+    for raised in ((1,), ()):
+        assert update_findings(story.store, slow).raised == raised
     (finding,) = story.store.findings.active()
-    assert len(finding.moved) == count
+    assert (finding.cause, len(finding.moved)) == (Cause.UNCONFIRMED, COUNT)
+    assert finding.evidence.endswith("in runs 2 and 3, unconfirmed: it was not measured again")
+    slow = nights.night(2e-4, b"slow")
+    assert nights.confirm(slow) == COUNT
+    assert update_findings(story.store, slow).raised == ()
+    assert [each.cause for each in story.store.findings.active()] == [Cause.KERNEL]
     slower = nights.night(4e-4, b"slower")
-    assert nights.confirm(slower) == 2 * count  # against the baseline, and against the level before
+    assert nights.confirm(slower) == 2 * COUNT  # against the baseline, and against the level before
     assert update_findings(story.store, slower).stepped == (1,)
     back = nights.night(1e-4, b"fast")
     assert update_findings(story.store, back).resolved == (1,)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [600])
-def test_what_two_nights_agree_on_may_be_all_series(story, count):
-    nights = Nights(story, count)
-    nights.night(1e-4, b"fast")
-    first = nights.night(2e-4, b"slow")
-    assert update_findings(story.store, first).raised == ()
-    second = nights.night(2e-4, b"slow")
-    assert update_findings(story.store, second).raised == (1,)
-    (finding,) = story.store.findings.active()
-    assert (finding.cause, len(finding.moved)) == (Cause.UNCONFIRMED, count)
-    assert finding.evidence.endswith("in runs 2 and 3, unconfirmed: it was not measured again")
 
 
 def test_a_list_may_be_longer_than_a_statement_takes_parameters(story):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown, Status
-from perfsvc.store.measurements.batches import USUAL, batch_summary, pack_batches, unpack_batches
+from perfsvc.store.measurements.batches import batch_summary, pack_batches, unpack_batches
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.samples import DAMAGED
 from tests.unit.store.conftest import ON_BOTH
@@ -186,12 +186,6 @@ def test_batches_that_are_packed_again_and_their_summary_stay_the_same():
     reading = Conditions(sm_clock_hz=1981234567.8, temperature_c=61.123456789, power_w=651.12345678)
     batches = (Batch((1.0,), conditions=reading), Batch((1.0,), conditions=replace(reading, sm_clock_hz=1.9e9 / 7)))
     assert batch_summary(unpack_batches(pack_batches(batches), (1.0, 1.0))) == batch_summary(batches)
-
-
-def test_usual_values_at_the_end_of_a_batch_take_no_space():
-    blob = pack_batches([Batch((1.0,), blocked=True, kept_ahead=True, busy_s=0.25), Batch((2.0,), busy_s=0.5)])
-    assert json.loads(zlib.decompress(blob)) == [[1, 0.25], [1, 0.5, None, None, None, None, False, None]]
-    assert len(USUAL) == 13
 
 
 @ON_BOTH

@@ -1,24 +1,17 @@
 import sqlite3
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from sqlalchemy import event
 
+from perfsvc.errors import DatabaseError
 from perfsvc.model import Batch, CacheState, Case, Cause, Conditions, Noise, Peak, Slowdown, Status, Verdict
-from tests.unit.store.conftest import ON_BOTH
-
-
-@contextmanager
-def counted(store):
-    statements = []
-
-    def note(_connection, _cursor, statement, *_):
-        statements.append(statement)
-
-    event.listen(store.database.engine, "before_cursor_execute", note)
-    yield statements
-    event.remove(store.database.engine, "before_cursor_execute", note)
+from perfsvc.store import Store
+from tests.unit.store.conftest import ON_BOTH, counted
 
 
 @ON_BOTH
@@ -167,11 +160,6 @@ def test_a_row_has_the_conditions_of_the_device(story):
         "power_w": 700.0,
         "slowdowns": "power cap, thermal slowdown",
         "rejected_batches": 1,
-        "noise_within": None,
-        "noise_between": None,
-        "copy_bytes_per_s": None,
-        "read_bytes_per_s": None,
-        "peak_share": None,
     }
     assert {name: row[name] for name in expected} == expected
 
@@ -183,9 +171,7 @@ def test_a_row_has_the_noise_and_the_peak_of_its_run_device_and_cache_state(stor
         for device in ("GPU-1", "GPU-2"):
             for cache in CacheState:
                 story.put(run, story.tiled, samples=(2.0,), device=device, cache=cache)
-    cold, warm = (
-        (device, story.tiled, cache) for device, cache in (("GPU-1", CacheState.COLD), ("GPU-2", CacheState.WARM))
-    )
+    cold, warm = ("GPU-1", story.tiled, CacheState.COLD), ("GPU-2", story.tiled, CacheState.WARM)
     story.store.measurements.put_noise(first, {cold: Noise(0.5, 0.25), warm: Noise(0.125, None)})
     story.store.devices.put_peaks(first, {"GPU-1": Peak(4000.0, 6000.0), "GPU-2": Peak(12000.0, 6000.0)})
     columns = story.store.measurements.columns()
@@ -197,13 +183,6 @@ def test_a_row_has_the_noise_and_the_peak_of_its_run_device_and_cache_state(stor
     assert columns["bandwidth_bytes_per_s"] == [3000.0] * 8
     assert columns["peak_share"] == [0.5, 0.5, 0.25, 0.25] + [None] * 4
     assert columns["read_bytes_per_s"] == [6000.0] * 4 + [None] * 4
-
-
-def test_columns_are_of_all_runs_or_of_some(story):
-    first, second, third = story.run(), story.run(), story.run(story.tiled, story.naive)
-    assert story.store.measurements.columns()["run"] == [first, second, third, third]
-    assert story.store.measurements.columns([first, third])["run"] == [first, third, third]
-    assert {len(values) for values in story.store.measurements.columns([]).values()} == {0}
 
 
 ASKED = {
@@ -265,3 +244,74 @@ def test_runs_are_stored_beside_a_measurement_with_a_damaged_id(story, damaged):
         story.put(story.begin(), story.naive)
     # The metric of the damaged row still has its number; no other case gets it.
     assert [row.metrics for row in story.store.series.case_history(story.naive.id)] == [{}, {}]
+
+
+# --- what analysts read ----------------------------------------------------------------------------------------------
+
+
+OTHER = "GPU-2"
+
+
+def measured(story: Any) -> tuple[int, int]:
+    """Two runs: two cases on one device, then one case on two devices, warm on the second."""
+    first = story.run(story.tiled, story.naive)
+    second = story.begin()
+    story.put(second, story.tiled, samples=(4e-3, 5e-3))
+    story.put(second, story.tiled, samples=(6e-3,), device=OTHER, cache=CacheState.WARM)
+    story.put(second, story.naive, status=Status.FAILED, reason="crashed")
+    return first, second
+
+
+def keys(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+    return list(zip(columns["run"], columns["variant"], columns["device"], strict=True))
+
+
+@ON_BOTH
+def test_columns_are_of_the_chosen_runs_cases_and_devices(
+    store: Store, story: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = measured(story)
+    read = store.measurements.columns
+    everything = keys(read())
+    assert len(everything) == 5
+    assert keys(read([first])) == [row for row in everything if row[0] == first]
+    assert keys(read(None, {story.tiled.id})) == [row for row in everything if row[1] == "tiled"]
+    assert keys(read(None, None, {OTHER})) == [(second, "tiled", OTHER)]
+    assert len(read(None, None, {story.gpu.model})["run"]) == 5
+    assert keys(read([first], {story.naive.id}, {OTHER})) == []
+    assert read([])["run"] == []
+    at_once = store.measurements.columns()
+    monkeypatch.setattr("perfsvc.store.measurements.columns.PART", 2)
+    assert store.measurements.columns() == at_once
+
+
+@ON_BOTH
+def test_samples_are_of_the_chosen_cases_and_devices(store: Store, story: Any) -> None:
+    first, second = measured(story)
+    assert [len(stored.times_s) for stored in store.measurements.samples(first)] == [3, 3]
+    (tiled, warm) = store.measurements.samples(second)
+    assert (tiled.case, tiled.device, tiled.cache) == (story.tiled.id, story.gpu.uuid, CacheState.COLD)
+    assert tiled.times_s.tolist() == np.array([4e-3, 5e-3], np.float32).tolist()
+    assert (warm.device, warm.cache, warm.replica) == (OTHER, CacheState.WARM, 0)
+    assert store.measurements.samples(second, devices={OTHER})[0].device == OTHER
+    assert store.measurements.samples(second, cases={story.naive.id}) == []
+
+
+@ON_BOTH
+def test_a_database_that_is_opened_to_read_refuses_changes(store: Store, story: Any, place: str) -> None:
+    run = story.run(story.tiled)
+    with Store.open(place, create=False, read_only=True) as reader:
+        assert reader.runs.get(run).id == run
+        with pytest.raises(DatabaseError, match=r"read-?only"):
+            reader.devices.put(replace(story.gpu, uuid=OTHER))
+        assert reader.devices.all().keys() == {story.gpu.uuid}
+
+
+@ON_BOTH
+def test_an_empty_database_that_is_opened_to_read_gets_no_tables(empty: str, new_story: Callable[[Store], Any]) -> None:
+    if "://" not in empty:
+        Path(empty).touch()
+    with pytest.raises(DatabaseError, match="is empty"):
+        Store.open(empty, create=False, read_only=True)
+    with Store.open(empty) as opened:
+        assert new_story(opened).run() == 1

@@ -12,7 +12,8 @@ import pytest
 from perfsvc.errors import DatabaseError, MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.store import Store
-from perfsvc.store.schema.engine import resolve, transaction
+from perfsvc.store.schema.engine import connect, resolve, transaction
+from tests.unit.store.conftest import ON_BOTH
 
 
 def refusal(ask):
@@ -22,47 +23,46 @@ def refusal(ask):
     return error.value
 
 
-@pytest.mark.parametrize(
-    ("place", "url"),
-    [
-        ("perfsvc.db", "sqlite:///perfsvc.db"),
-        ("/x/y.db", "sqlite:////x/y.db"),
-        ("~/y.db", f"sqlite:///{Path.home()}/y.db"),
-        ("sqlite:///y.db", "sqlite:///y.db"),
-        ("postgresql://u@h/d", "postgresql+psycopg://u@h/d"),
-        ("postgres://u@h/d", "postgresql+psycopg://u@h/d"),
-        ("postgresql+psycopg://u@h/d", "postgresql+psycopg://u@h/d"),
-    ],
-)
-def test_a_path_or_a_url_names_a_database(place, url):
-    assert str(resolve(place)) == url
+PLACES = {
+    "perfsvc.db": "sqlite:///perfsvc.db",
+    "/x/y.db": "sqlite:////x/y.db",
+    "~/y.db": f"sqlite:///{Path.home()}/y.db",
+    "sqlite:///y.db": "sqlite:///y.db",
+    "postgresql://u@h/d": "postgresql+psycopg://u@h/d",
+    "postgres://u@h/d": "postgresql+psycopg://u@h/d",
+    "postgresql+psycopg://u@h/d": "postgresql+psycopg://u@h/d",
+}
 
 
-@pytest.mark.parametrize("place", ["mysql://h/d", "://", "what://h/d"])
-def test_another_kind_of_database_is_refused(place):
-    assert refusal(lambda: Store.open(place)).cure.startswith("name a file (perfsvc.db) or a server")
+def test_a_path_or_a_url_names_a_database():
+    assert {place: str(resolve(place)) for place in PLACES} == PLACES
 
 
-def test_an_unknown_driver_is_refused():
-    error = refusal(lambda: Store.open("postgresql+nothing://h/d"))
-    assert error.cure == "use sqlite:/// or postgresql://"
+REFUSED = {
+    "~no-such-user/x.db": "the home folder ~no-such-user is unknown",
+    "a\0.db": "holds the character NUL",
+    "sqlite:///a\0.db": "holds the character NUL",
+    "postgresql://u:secret@h:five/d": "the port in the database URL is no number",
+}
+NAME_ANOTHER = "name a file (perfsvc.db) or a server"
+CURES = {
+    "mysql://h/d": NAME_ANOTHER,
+    "://": NAME_ANOTHER,
+    "what://h/d": NAME_ANOTHER,
+    "postgresql+nothing://h/d": "use sqlite:/// or postgresql://",
+}
 
 
-@pytest.mark.parametrize(
-    ("place", "what"),
-    [
-        ("~no-such-user/x.db", "the home folder ~no-such-user is unknown"),
-        ("a\0.db", "holds the character NUL"),
-        ("sqlite:///a\0.db", "holds the character NUL"),
-        ("postgresql://u:secret@h:five/d", "the port in the database URL is no number"),
-    ],
-)
-def test_a_place_that_no_database_can_have_is_refused(place, what):
-    error = refusal(lambda: Store.open(place))
-    assert what in error.what
-    assert "secret" not in str(error)
+def test_a_place_that_no_database_can_have_is_refused():
+    for place, what in REFUSED.items():
+        error = refusal(lambda place=place: Store.open(place))
+        assert what in error.what
+        assert "secret" not in str(error)
+    for place, cure in CURES.items():
+        assert refusal(lambda place=place: Store.open(place)).cure.startswith(cure)
 
 
+@ON_BOTH
 @pytest.mark.parametrize("act", [Store.open, Store.check, Store.upgrade])
 def test_a_database_with_two_schema_revisions_is_refused(empty, act):
     with Store.open(empty) as store, transaction(store.database.engine, writes=True) as connection:
@@ -78,47 +78,50 @@ from datetime import UTC, datetime
 from perfsvc.errors import DatabaseError
 from perfsvc.store import Store
 
-with Store.open(sys.argv[1], create=False) as store:
-    print(len(store.runs.list()), Store.check(sys.argv[1]).ok)
-    try:
-        store.nights.begin(host="here", started=datetime.now(UTC), suite="", command_line="", settings={})
-    except DatabaseError as error:
-        print(error.cure)
+for path in sys.argv[1:]:
+    with Store.open(path, create=False) as store:
+        print(len(store.runs.list()), Store.check(path).ok)
+        try:
+            store.nights.begin(host="here", started=datetime.now(UTC), suite="", command_line="", settings={})
+        except DatabaseError as error:
+            print(error.cure)
 """
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
-@pytest.mark.parametrize("in_use", [False, True])
-def test_a_database_in_a_folder_without_write_permission_can_be_read(tmp_path, in_use):
-    path = tmp_path / "folder" / "one.db"
-    path.parent.mkdir()
+def test_a_database_in_a_folder_without_write_permission_can_be_read(tmp_path):
+    paths = [tmp_path / "in use" / "one.db", tmp_path / "closed" / "one.db"]
     rights = "-dac_override,-dac_read_search"  # what lets root write in any folder
     as_user = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
     with contextlib.ExitStack() as stack:
-        store = Store.open(path)
-        if in_use:
-            stack.enter_context(store)
-            store.nights.list()
-        else:
-            store.close()
-        path.parent.chmod(0o555)
-        stack.callback(path.parent.chmod, 0o755)
-        read = subprocess.run(
-            [*as_user, sys.executable, "-c", READ, path], capture_output=True, text=True, check=False, timeout=60
-        )
-    assert read.stdout.splitlines()[0] == "0 True", read.stderr
-    assert read.stdout.splitlines()[1].startswith("make the file and its folder writable")
+        for path in paths:
+            path.parent.mkdir()
+            store = Store.open(path)
+            if path == paths[0]:
+                stack.enter_context(store)
+                store.nights.list()
+            else:
+                store.close()
+            path.parent.chmod(0o555)
+            stack.callback(path.parent.chmod, 0o755)
+        command = [*as_user, sys.executable, "-c", READ, *paths]
+        read = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    lines = read.stdout.splitlines()
+    assert lines[::2] == ["0 True"] * 2, read.stderr
+    assert all(line.startswith("make the file and its folder writable") for line in lines[1::2])
+    assert len(lines) == 4
 
 
-def test_a_new_database_gets_its_tables(empty):
+@ON_BOTH
+def test_a_database_is_created_with_its_tables_on_request_only(empty):
+    error = refusal(lambda: Store.open(empty, create=False))
+    assert "there is no database" in error.what or "is empty" in error.what
+    assert "perfsvc run makes" in error.cure
+    assert not Path(empty).exists()
     with Store.open(empty) as store:
         assert store.runs.list() == []
     assert Store.check(empty).ok
-
-
-def test_a_database_may_be_in_memory():
-    with Store.open(":memory:") as store:
-        assert store.runs.list() == []
+    Store.open(empty, create=False).close()
 
 
 def test_two_stores_of_a_database_are_closed_independently(tmp_path):
@@ -131,8 +134,9 @@ def test_two_stores_of_a_database_are_closed_independently(tmp_path):
         assert again.runs.list() == []
 
 
-def test_two_stores_in_memory_are_two_databases():
+def test_databases_may_be_in_memory_and_are_two():
     with Store.open(":memory:") as first, Store.open(":memory:") as second:
+        assert first.runs.list() == []
         assert first.database.engine is not second.database.engine
         first.close()
         assert second.runs.list() == []
@@ -168,43 +172,35 @@ def test_a_file_that_is_deleted_or_replaced_while_it_is_open_is_an_error(tmp_pat
             assert not error.again
 
 
-def test_a_whole_path_needs_no_folder_to_be_in(tmp_path, monkeypatch):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    for _ in range(2):
-        with Store.open(tmp_path / "one.db") as store:
-            assert store.runs.list() == []
-
-
-def test_a_relative_path_starts_at_the_current_folder(tmp_path, monkeypatch):
+def test_a_relative_path_starts_at_the_current_folder_and_a_whole_path_needs_none(tmp_path, monkeypatch):
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         Store.open("one.db").close()
         assert (tmp_path / name / "one.db").exists()
+    shutil.rmtree(tmp_path / "there")
+    for _ in range(2):
+        with Store.open(tmp_path / "one.db") as store:
+            assert store.runs.list() == []
 
 
 def test_sqlite_waits_for_locks_and_keeps_foreign_keys(tmp_path):
-    with Store.open(tmp_path / "perfsvc.db") as store, store.database.engine.connect() as connection:
-        pragmas = {
-            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
-            for name in ("journal_mode", "foreign_keys", "busy_timeout", "synchronous")
-        }
+    Store.open(tmp_path / "perfsvc.db").close()
+    engine = connect(resolve(str(tmp_path / "perfsvc.db")))
+    names = ("journal_mode", "foreign_keys", "busy_timeout", "synchronous")
+    with engine.connect() as connection:
+        pragmas = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names}
+    engine.dispose()
     assert pragmas == {"journal_mode": "wal", "foreign_keys": 1, "busy_timeout": 60_000, "synchronous": 1}
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+def test_a_file_that_is_no_database_or_that_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("buy milk\n" * 1000)
     error = refusal(lambda: Store.open(path))
     assert "file is not a database" in error.what
     assert "--db" in error.cure
     assert path.read_text() == "buy milk\n" * 1000
-
-
-def test_the_database_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE notes (text)")
@@ -215,15 +211,6 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_missing_folder_is_named_with_the_command_that_makes_it(tmp_path):
-    error = refusal(lambda: Store.open(tmp_path / "no" / "perfsvc.db"))
-    assert error.cure == f"mkdir -p {tmp_path / 'no'}"
-
-
-def test_a_folder_is_no_database(tmp_path):
-    assert "is a folder" in refusal(lambda: Store.open(tmp_path)).what
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which not even root may write")
 def test_a_folder_without_permission_is_named():
     error = refusal(lambda: Store.open("/proc/perfsvc.db"))
@@ -231,26 +218,15 @@ def test_a_folder_without_permission_is_named():
     assert "may write" in error.cure
 
 
-def test_checking_a_missing_file_does_not_make_it(tmp_path):
+def test_a_missing_file_is_not_made_by_a_check_an_empty_one_stays_empty_and_a_folder_is_none(tmp_path):
     path = tmp_path / "perfsvc.db"
     assert "there is no database" in refusal(lambda: Store.check(path)).what
     assert not path.exists()
-
-
-def test_a_database_is_created_on_request_only(empty):
-    error = refusal(lambda: Store.open(empty, create=False))
-    assert "there is no database" in error.what or "is empty" in error.what
-    assert "perfsvc run makes" in error.cure
-    assert not Path(empty).exists()
-    Store.open(empty).close()
-    Store.open(empty, create=False).close()
-
-
-def test_an_empty_file_is_left_empty(tmp_path):
-    path = tmp_path / "perfsvc.db"
     path.touch()
     assert "is empty" in refusal(lambda: Store.open(path, create=False)).what
     assert path.stat().st_size == 0
+    assert "is a folder" in refusal(lambda: Store.open(tmp_path)).what
+    assert refusal(lambda: Store.open(tmp_path / "no" / "perfsvc.db")).cure == f"mkdir -p {tmp_path / 'no'}"
 
 
 def test_the_error_for_an_unreachable_server_hides_the_password():
@@ -258,11 +234,8 @@ def test_the_error_for_an_unreachable_server_hides_the_password():
     assert "ann:***@127.0.0.1:1" in str(error)
     assert "secret" not in str(error)
     assert error.cure.startswith("check that the server runs")
-
-
-def test_a_missing_database_on_a_server_is_an_error(server):
-    error = refusal(lambda: Store.open(server.replace("/postgres?", "/nowhere?")))
-    assert "createdb" in error.cure
+    assert error.again
+    assert not refusal(lambda: Store.open("nowhere/one.db")).again
 
 
 def test_a_missing_driver_names_the_extra(monkeypatch):
@@ -291,14 +264,12 @@ def test_a_server_that_cuts_the_connection_may_answer_later_and_a_missing_databa
             connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
         assert cut.value.again
         assert store.runs.list() == []
-    assert not refusal(lambda: Store.open(empty.replace("?", "_missing?"))).again
+    missing = refusal(lambda: Store.open(empty.replace("?", "_missing?")))
+    assert not missing.again
+    assert "createdb" in missing.cure
 
 
-def test_a_server_that_does_not_answer_may_answer_later():
-    assert refusal(lambda: Store.open("postgresql://me@127.0.0.1:9/d")).again
-    assert not refusal(lambda: Store.open("nowhere/one.db")).again
-
-
+@ON_BOTH
 def test_no_state_of_a_database_comes_again_with_new_connections(store, story):
     seen = set()
     for _ in range(3):

@@ -9,25 +9,19 @@ from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import (
     CaseExplanation,
     Cause,
-    ChangeKind,
-    Direction,
     Evidence,
     HotLine,
     Instruction,
-    Judgement,
-    Kind,
     Profile,
     ProfiledKernel,
     ProfileResult,
     ProfilerRule,
     Reason,
     ReasonKind,
-    ReplayRecord,
     SourceLine,
-    Suspect,
-    Verdict,
     digest,
 )
+from tests.unit.store.conftest import ON_BOTH, suspect
 
 INSTRUCTIONS = (
     Instruction(0, "LDG.E R6, desc[UR6][R6.64]", {"instructions": 131072.0}, SourceLine("../k.cu", 7)),
@@ -45,14 +39,14 @@ CONFLICTS = Reason(
         HotLine(0.75, "LDS R2, [R4]", 1, SourceLine("../tile.cuh", 31), 'b[i] = tile[x][y]; // "é\x00"', changed=True),
     ),
 )
+KERNELS = (ProfiledKernel("first", 0.5), ProfiledKernel("second", None), ProfiledKernel("first", 0.25))
 REPORT = b"NVR\0" + bytes(5000)
 
 
 @pytest.fixture
 def binary(story):
     """The binary of the case in the second night."""
-    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
-    stored = story.put_binary(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {})
+    stored = story.binary(story.tiled, b"cubin")
     story.run(story.tiled)
     run = story.begin()
     story.put(run, story.tiled, binary=stored)
@@ -84,44 +78,35 @@ def failed(profiled):
     return replace(profiled, profile=None, launch=None, reason="the driver refuses the counters", cure="ask root")
 
 
-def test_a_profile_is_read_as_it_was_stored(story, profiled):
-    (number,) = story.store.profiles.put([profiled], REPORT)
-    assert story.store.profiles.of_binary(profiled.binary) == [replace(profiled, id=number)]
+@ON_BOTH
+def test_profiles_are_read_as_they_were_stored(story, profiled):
+    of_graph = replace(profiled, profile=replace(profiled.profile, kernels=KERNELS))
+    plain = replace(profiled, profile=replace(profiled.profile, instructions=()))
+    given = [profiled, plain, of_graph, failed(profiled), replace(profiled, binary=None)]
+    numbers = story.store.profiles.put(given, REPORT)
+    newest_first = zip((of_graph, plain, profiled), numbers[2::-1], strict=True)
+    expected = [replace(each, id=number) for each, number in newest_first]
+    assert story.store.profiles.of_binary(profiled.binary) == expected
     assert story.store.profiles.of_binary(profiled.binary + 1) == []
+    has_none = [row.instructions is None for row in story.execute("SELECT instructions FROM profiles ORDER BY id")]
+    assert has_none == [False, True, False, True, False]
+    query = "SELECT name, value FROM profile_metrics WHERE profile_id = :number ORDER BY name"
+    metrics = [tuple(row) for row in story.execute(query, number=numbers[0])]
+    assert metrics == [("duration_s", 1e-4), ("registers", 32.0), ("tensor_active", None)]  # the last was not counted
 
 
-def test_the_kernels_of_a_graph_come_back_in_their_order(story, profiled):
-    kernels = (ProfiledKernel("first", 0.5), ProfiledKernel("second", None), ProfiledKernel("first", 0.25))
-    several = replace(profiled, profile=replace(profiled.profile, kernels=kernels))
-    (number,) = story.store.profiles.put([several])
-    assert story.store.profiles.get([number])[number].profile.kernels == kernels
-    story.execute("UPDATE profiles SET kernels = :content", content=b"none")
+def test_damaged_instructions_and_kernels_are_a_clear_error(story, profiled):
+    (number,) = story.store.profiles.put([replace(profiled, profile=replace(profiled.profile, kernels=KERNELS))])
+    for content in (b"", b"no zlib", zlib.compress(b"[1]"), zlib.compress(b"[{")):
+        story.execute("UPDATE profiles SET instructions = :content", content=content)
+        with pytest.raises(DatabaseError, match=f"instructions of profile {number} is damaged"):
+            story.store.profiles.of_binary(profiled.binary)
+    story.execute("UPDATE profiles SET instructions = NULL, kernels = :content", content=b"none")
     with pytest.raises(DatabaseError, match=f"kernels of profile {number} is damaged"):
         story.store.profiles.get([number])
 
 
-def test_a_profile_without_instructions_has_none_in_the_database(story, profiled):
-    plain = replace(profiled, profile=replace(profiled.profile, instructions=()))
-    story.store.profiles.put([plain, failed(profiled)])
-    assert [tuple(row) for row in story.execute("SELECT instructions FROM profiles")] == [(None,), (None,)]
-    assert story.store.profiles.of_binary(profiled.binary)[0].profile == plain.profile
-
-
-@pytest.mark.parametrize("content", [b"", b"no zlib", zlib.compress(b"[1]"), zlib.compress(b"[{")])
-def test_damaged_instructions_are_a_clear_error(story, profiled, content):
-    (number,) = story.store.profiles.put([profiled])
-    story.execute("UPDATE profiles SET instructions = :content", content=content)
-    with pytest.raises(DatabaseError, match=f"instructions of profile {number} is damaged"):
-        story.store.profiles.of_binary(profiled.binary)
-
-
-def test_a_metric_that_was_not_counted_is_null(story, profiled):
-    story.store.profiles.put([profiled])
-    rows = story.execute("SELECT name, value FROM profile_metrics ORDER BY name")
-    assert [tuple(row) for row in rows] == [("duration_s", 1e-4), ("registers", 32.0), ("tensor_active", None)]
-
-
-def test_a_report_of_several_launches_is_stored_once_and_read_back_unchanged(story, profiled):
+def test_a_report_of_several_launches_is_stored_once_and_a_failed_profile_has_a_reason_instead(story, profiled):
     numbers = story.store.profiles.put([replace(profiled, run=1), profiled], REPORT)
     assert len(numbers) == 2
     assert {story.store.profiles.report(number) for number in numbers} == {REPORT}
@@ -129,21 +114,11 @@ def test_a_report_of_several_launches_is_stored_once_and_read_back_unchanged(sto
     ((sha256, size, stored),) = rows
     assert (sha256, size) == (digest(REPORT), len(REPORT))
     assert stored < size
-
-
-def test_a_failed_profile_has_a_reason_and_no_report(story, profiled):
     (number,) = story.store.profiles.put([failed(profiled)])
-    rows = story.execute("SELECT id, run_id, reason, cure, launch, wall_s FROM profiles")
+    rows = story.execute("SELECT id, run_id, reason, cure, launch, wall_s FROM profiles WHERE reason <> ''")
     assert [tuple(row) for row in rows] == [(number, 2, "the driver refuses the counters", "ask root", None, 7.0)]
     with pytest.raises(NotMeasuredError, match="no report"):
         story.store.profiles.report(number)
-
-
-def test_profiles_of_a_binary_are_the_successful_ones_newest_first(story, profiled, binary):
-    first, _, second, _ = story.store.profiles.put(
-        [profiled, failed(profiled), replace(profiled, sections="basic"), replace(profiled, binary=None)]
-    )
-    assert [profile.id for profile in story.store.profiles.of_binary(binary)] == [second, first]
 
 
 def test_a_binary_counts_as_failed_on_a_device_until_it_is_profiled_there(story, profiled, binary):
@@ -172,27 +147,21 @@ def explained(story, profiled):
     )
 
 
-def test_an_explanation_is_read_as_it_was_stored(story, explained):
-    story.store.profiles.put_explanation(explained)
-    assert story.store.profiles.explanations(2) == [explained]
-    assert story.store.profiles.explanations(1) == []
-    assert story.store.profiles.explanations_of(story.tiled.id) == [explained]
-
-
-def test_an_unexplained_change_has_a_reason(story, explained):
+@ON_BOTH
+def test_an_explanation_or_its_reason_is_read_as_it_was_stored_under_every_name_of_its_case(story, explained):
     blind = replace(explained, sentence="", reasons=(), factor=None, reason="ncu is missing", profiles=(None, None))
-    story.store.profiles.put_explanation(blind)
-    assert story.store.profiles.explanations(2) == [blind]
+    for each in (explained, blind):
+        story.store.profiles.put_explanation(each)
+    assert story.store.profiles.explanations(2) == [explained, blind]
+    assert story.store.profiles.explanations(1) == []
     assert blind.text == "not explained: ncu is missing"
-
-
-def test_an_explanation_is_found_under_every_name_of_its_case(story, explained):
-    story.store.profiles.put_explanation(explained)
     renamed = replace(story.tiled, variant="shared", formerly=(story.tiled.variant,))
-    story.run(renamed)
-    assert story.store.profiles.explanations_of(renamed.id) == [explained]
+    for name in (story.tiled.id, renamed.id):
+        story.run(renamed)
+        assert explained in story.store.profiles.explanations_of(name)
 
 
+@ON_BOTH
 def test_profiles_and_explanations_are_deleted_with_their_run_only(story, explained):
     story.store.profiles.put_explanation(explained)
     story.execute("DELETE FROM runs WHERE id = 1")
@@ -204,14 +173,13 @@ def test_profiles_and_explanations_are_deleted_with_their_run_only(story, explai
 
 
 def raise_finding(story, run, cause=Cause.KERNEL):
-    judged = Judgement(
-        story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=cause
-    )
-    story.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)], "the old one is faster")
+    story.raise_finding(run, [suspect(story.series(story.tiled), 1.75, run=run, cause=cause)], "the old one is faster")
 
 
 def test_a_finding_has_the_newest_explanation_of_its_cases_and_its_time(story, explained):
     story.store.profiles.put_explanation(replace(explained, candidate_run=1, sentence="of another time"))
+    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
+    story.store.profiles.put_explanation(replace(explained, device="GPU-2"))
     raise_finding(story, 2)
     assert [finding.why for finding in story.store.findings.active()] == [""]
     for sentence in ("first", "second", ""):
@@ -220,13 +188,6 @@ def test_a_finding_has_the_newest_explanation_of_its_cases_and_its_time(story, e
     story.run(story.tiled)
     raise_finding(story, 3)
     assert [(finding.last_run, finding.why) for finding in story.store.findings.active()] == [(3, "second")]
-
-
-def test_an_explanation_on_another_device_is_not_used(story, explained):
-    raise_finding(story, 2)
-    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
-    story.store.profiles.put_explanation(replace(explained, device="GPU-2"))
-    assert [finding.why for finding in story.store.findings.active()] == [""]
 
 
 def test_damaged_reasons_are_reported_with_the_number_of_their_explanation(story, explained):
@@ -247,19 +208,20 @@ def test_a_finding_has_the_reasons_of_its_cases_or_why_there_are_none(story, exp
     assert shown == [blind, explained, explained]  # a failure hides no answer
 
 
-def test_a_case_awaits_its_profile_if_its_run_has_explanations_of_other_cases(story, explained):
-    def awaits():
-        return [moved.awaits_profile for finding in story.store.findings.active() for moved in finding.moved]
-
-    raise_finding(story, 2)
-    assert awaits() == [False]  # without --profile
-    story.store.profiles.put_explanation(replace(explained, case=replace(story.tiled, variant="other")))
-    assert awaits() == [True]
-    story.store.profiles.put_explanation(explained)
-    assert awaits() == [False]
+def awaits(story):
+    return [moved.awaits_profile for finding in story.store.findings.active() for moved in finding.moved]
 
 
 def test_a_finding_about_the_environment_awaits_no_profile(story, explained):
     story.store.profiles.put_explanation(replace(explained, case=replace(story.tiled, variant="other")))
     raise_finding(story, 2, cause=Cause.ENVIRONMENT)
-    assert [moved.awaits_profile for finding in story.store.findings.active() for moved in finding.moved] == [False]
+    assert awaits(story) == [False]
+
+
+def test_a_case_awaits_its_profile_if_its_run_has_explanations_of_other_cases(story, explained):
+    raise_finding(story, 2)
+    assert awaits(story) == [False]  # without --profile
+    story.store.profiles.put_explanation(replace(explained, case=replace(story.tiled, variant="other")))
+    assert awaits(story) == [True]
+    story.store.profiles.put_explanation(explained)
+    assert awaits(story) == [False]

@@ -40,6 +40,10 @@ def night(story, number, *cases, scope="all", **given):
     return story.run(*(cases or (story.tiled, story.naive)), scope=scope, started=BEGAN + number * DAY, **given)
 
 
+def nights(story, numbers, **given):
+    return [night(story, number, **given) for number in numbers]
+
+
 def prune(store, retention=SHORT, **given):
     return prune_store(store, retention, AFTER, **{"force": True, **given})
 
@@ -59,7 +63,7 @@ def both(runs):
 
 @ON_BOTH
 def test_samples_are_removed_and_levels_stay(story, monkeypatch):
-    runs = [night(story, number) for number in range(9)]
+    runs = nights(story, range(9))
     story.execute("UPDATE measurements SET batches = samples")
     for kept in (RetentionSettings(), RetentionSettings(samples=1e300)):  # longer than the calendar
         pruned = prune(story.store, kept)
@@ -83,13 +87,13 @@ def test_samples_are_removed_and_levels_stay(story, monkeypatch):
 
 
 def test_samples_younger_than_the_retention_stay(story):
-    runs = [night(story, number) for number in (0, 1, 380, 398, 399)]
+    runs = nights(story, (0, 1, 380, 398, 399))
     prune(story.store, RetentionSettings(samples=30 * 86400.0))
     assert with_samples(story)["tiled"] == [runs[0], *runs[2:]]
 
 
 def test_levels_pins_and_findings_keep_their_samples(story):
-    runs = [night(story, number) for number in range(12)]
+    runs = nights(story, range(12))
     for run, verdict in enumerate([Verdict.NEW, Verdict.UNCHANGED, Verdict.IMPROVEMENT], start=1):
         story.judge(run, story.tiled, verdict)
     story.store.baselines.pin(runs[4], [story.series(story.naive)], by="me")
@@ -99,7 +103,7 @@ def test_levels_pins_and_findings_keep_their_samples(story):
 
 
 def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_level(story):
-    runs = [night(story, number) for number in range(8)]
+    runs = nights(story, range(8))
     for case, run in ((story.tiled, 3), (story.naive, 4)):
         story.raise_finding(run, [suspect(story.series(case), baseline=2)], "")
     tiled, naive = sorted(story.store.findings.active(), key=lambda finding: finding.id)
@@ -112,11 +116,9 @@ def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_leve
 
 
 def test_the_first_run_of_the_present_segment_is_a_level(story):
-    for number in range(3):
-        night(story, number)
+    nights(story, range(3))
     later = replace(story, environment=Environment("590.1", "nvcc 13.1", 700.0))
-    for number in range(3, 7):
-        night(later, number)
+    nights(later, range(3, 7))
     prune(story.store)
     assert with_samples(story)["tiled"] == [1, 4, 7]
 
@@ -134,7 +136,7 @@ def test_the_first_run_after_a_change_of_the_environment_has_a_baseline_with_sam
 
 
 def test_excluded_data_keeps_its_samples_because_it_may_be_included_again(story):
-    runs = [night(story, number) for number in range(6)]
+    runs = nights(story, range(6))
     story.judge(runs[2], story.tiled, Verdict.IMPROVEMENT)
     story.store.exclusions.exclude(runs[0], None, reason="noisy", by="ann")
     story.store.exclusions.exclude(runs[2], [story.tiled], reason="noisy", by="ann")
@@ -147,8 +149,7 @@ def test_excluded_data_keeps_its_samples_because_it_may_be_included_again(story)
 
 
 def test_a_case_over_budget_in_the_last_run_keeps_the_samples_of_its_newest_measurement(story):
-    for number in range(3):
-        night(story, number)
+    nights(story, range(3))
     run = story.begin(scope="all", started=BEGAN + 4 * DAY)
     story.put(run, story.tiled)
     story.store.runs.put_over_budget(run, [("GPU-1", story.naive, story.judgement(story.naive).series.cache)])
@@ -157,37 +158,23 @@ def test_a_case_over_budget_in_the_last_run_keeps_the_samples_of_its_newest_meas
     assert with_samples(story) == {"tiled": [1, 4], "naive": [1, 3]}
 
 
-def test_the_last_run_of_every_scope_and_a_run_that_has_not_ended_stay(story):
-    for number in range(3):
-        night(story, number)
-    night(story, 3, scope="some")
+def test_the_last_run_of_every_scope_and_one_that_runs_or_may_be_resumed_or_is_named_stay(story):
+    nights(story, range(2))
+    named = night(story, 2, label="release")
+    some = night(story, 3, scope="some")
     night(story, 4)
     under_way = story.begin(scope="all", started=BEGAN + 5 * DAY)
     story.put(under_way, story.tiled)
-    night(story, 6)
-    prune(story.store)
-    assert with_samples(story)["tiled"] == [1, 4, under_way, 7]
-
-
-def test_a_run_named_in_the_settings_keeps_everything(story):
-    for number in range(5):
-        night(story, number, label="release" if number == 2 else "")
-    prune(story.store, against="release")
-    assert with_samples(story) == both([1, 3, 5])
-    prune(story.store, against="never measured")
-
-
-def test_the_run_of_a_night_that_may_be_resumed_stays(story):
-    night(story, 0)
     number = story.store.nights.begin(host="here", started=BEGAN, suite="kernels", command_line="", settings={})
-    cut_short = story.store.runs.begin(story.provenance(scope="other", started=BEGAN + DAY), night=number)
+    cut_short = story.store.runs.begin(story.provenance(scope="other", started=BEGAN + 6 * DAY), night=number)
     story.put(cut_short, story.tiled)
     story.store.runs.end(cut_short, RunState.INTERRUPTED)
     story.store.nights.end(number, RunState.INTERRUPTED, None)
-    night(story, 2, scope="other")
-    night(story, 3)
-    prune(story.store)
-    assert cut_short in with_samples(story)["tiled"]
+    other, last = night(story, 7, scope="other"), night(story, 8)
+    prune(story.store, against="release")
+    assert with_samples(story)["tiled"] == [1, named, some, under_way, cut_short, other, last]
+    prune(story.store, against="never measured")
+    assert with_samples(story)["tiled"] == [1, some, under_way, cut_short, other, last]
 
 
 # --- code ------------------------------------------------------------------------------------------------------------
@@ -287,9 +274,8 @@ def test_profiler_reports_that_no_profile_needs_are_removed_and_their_metrics_st
     story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
     assert prune(story.store).code.reports == 4
     profiles = story.store.profiles.of_binary(1)
-    assert [(one.run, one.profile.metrics) for one in profiles] == [
-        (run, {"duration_s": 1e-4}) for run in (4, 3, 2, 3, 2, 1)
-    ]
+    assert [one.run for one in profiles] == [4, 3, 2, 3, 2, 1]
+    assert all(one.profile.metrics == {"duration_s": 1e-4} for one in profiles)
     assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL ORDER BY 1") == [(1,), (4,)]
     assert story.store.profiles.report(1) == b"the level of run 1 needs it"
     assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(2,)]
@@ -362,8 +348,7 @@ AHEAD = 463 * DAY
 
 def year(story, **given):
     """Store a night every four days for a year, and return the time after the last one."""
-    for number in range(0, 100, 4):
-        night(story, number, **given)
+    nights(story, range(0, 100, 4), **given)
     return BEGAN + 97 * DAY
 
 
@@ -407,8 +392,7 @@ def test_the_clock_of_the_database_limits_the_clock_of_the_host(story):
 
 def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch):
     monkeypatch.setattr("perfsvc.service.nightly.retention.FEW", 3)
-    for number in range(8):
-        night(story, number)
+    nights(story, range(8))
     whole = with_samples(story)
     days = RetentionSettings(samples=86400.0)
     with pytest.raises(InfrastructureError, match="more than half of a kind of data at once") as refused:
@@ -464,9 +448,8 @@ class Twin:
             story.store.confirmations.put(confirmed(each))
         update.update_findings(story.store, run)
         if number == 8:
-            story.store.findings.set_state(
-                story.store.findings.active()[-1].id, FindingState.ACCEPTED, reason="meant", by="ann"
-            )
+            last = story.store.findings.active()[-1].id
+            story.store.findings.set_state(last, FindingState.ACCEPTED, reason="meant", by="ann")
         if self.prunes:
             prune_store(story.store, SHORT, BEGAN + (number + 1) * DAY)
         return run, [(one.series.case.variant, one.judgement.baseline_run, one.evidence) for one in suspects]

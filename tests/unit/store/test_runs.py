@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import CacheState, Provenance, Status
-from perfsvc.store import RunState, Store
+from perfsvc.model import CacheState, Status
+from perfsvc.store import RunState
 from tests.unit.store.conftest import ON_BOTH
 
+pytestmark = ON_BOTH
 
-@ON_BOTH
+
 def test_a_run_is_read_with_its_provenance_and_its_end_in_utc(story):
     origin = story.provenance(
         label="nightly",
@@ -35,7 +36,6 @@ def test_a_run_is_read_with_its_provenance_and_its_end_in_utc(story):
     assert story.begin() == run + 1  # ids are not used again
 
 
-@ON_BOTH
 def test_a_local_time_is_read_as_the_same_moment_in_utc_and_one_without_a_zone_is_refused(story):
     started = datetime(2025, 1, 1, 1, 30, tzinfo=timezone(timedelta(hours=2)))
     row = story.store.runs.get(story.begin(started=started))
@@ -47,7 +47,6 @@ def test_a_local_time_is_read_as_the_same_moment_in_utc_and_one_without_a_zone_i
     assert len(story.store.runs.list()) == 1
 
 
-@ON_BOTH
 def test_runs_are_listed_newest_first_with_their_counts(story):
     first = story.run()
     second = story.begin()
@@ -81,7 +80,6 @@ def test_the_newest_run_is_the_last_that_ended_with_measurements(story):
     assert story.store.runs.newest(2) is None
 
 
-@ON_BOTH
 def test_a_label_and_a_commit_name_their_newest_run_even_a_failed_one(story):
     runs = story.store.runs
     failed = story.run(label="nightly", commit="fed1", state=RunState.FAILED)
@@ -100,7 +98,6 @@ def test_a_label_and_a_commit_name_their_newest_run_even_a_failed_one(story):
         story.store.runs.of_commit("abc")
 
 
-@ON_BOTH
 def test_the_best_run_of_a_commit_is_clean_finished_whole_on_the_devices_asked_for_and_new(story):
     def on(*devices, cases=(story.tiled, story.naive), **given):
         run = story.begin(commit="abc1", **given)
@@ -126,7 +123,6 @@ def test_the_best_run_of_a_commit_is_clean_finished_whole_on_the_devices_asked_f
     assert order("GPU-2")[0] == order()[0] == both
 
 
-@ON_BOTH
 def test_text_that_no_database_can_store_is_stored_readably(story):
     run = story.begin(command_line="perfsvc run \udcff \0", label="nul\0 lone \udcff")
     stored = story.store.runs.get(run).provenance
@@ -136,14 +132,6 @@ def test_text_that_no_database_can_store_is_stored_readably(story):
     assert {story.store.runs.get(run).provenance.suite for run in runs} == {r"caf\udce8", r"caf\udce9"}
 
 
-def test_a_store_is_closed_by_its_with_block(place):
-    with Store.open(place) as store:
-        store.runs.begin(Provenance(datetime.now(UTC), "perfsvc run", "kernels"))
-    with Store.open(place) as again:
-        assert len(again.runs.list()) == 1
-
-
-@ON_BOTH
 def test_the_neighbours_of_a_run_selected_the_same_cases_and_measured_something(story):
     def run(scope="kernels", *, ended=True, measured=True):
         number = story.begin(scope=scope)

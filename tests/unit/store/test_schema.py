@@ -3,7 +3,6 @@
 import re
 import shutil
 import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,8 @@ from perfsvc.store.keeping.backup import copy_file
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from tests.unit.store.conftest import ON_BOTH
+
+pytestmark = ON_BOTH
 
 NEXT = """
 import sqlalchemy as sa
@@ -56,7 +57,6 @@ def path(template_sqlite, tmp_path):
     return shutil.copy(template_sqlite, tmp_path / "perfsvc.db")
 
 
-@ON_BOTH
 def test_migrations_create_exactly_the_tables_of_the_code(empty):
     Store.open(empty).close()
     engine = connect(resolve(empty))
@@ -65,7 +65,6 @@ def test_migrations_create_exactly_the_tables_of_the_code(empty):
     engine.dispose()
 
 
-@ON_BOTH
 def test_the_schema_is_checked_and_a_missing_index_is_reported(story, place):
     state = Store.check(place)
     assert (state.revision, state.problems, state.ok) == (upgrades.head(), (), True)
@@ -74,7 +73,6 @@ def test_the_schema_is_checked_and_a_missing_index_is_reported(story, place):
     assert "ix_runs_label" in problem
 
 
-@ON_BOTH
 def test_an_empty_database_is_reported(empty):
     if not empty.startswith("postgresql"):
         Path(empty).touch()
@@ -83,13 +81,6 @@ def test_an_empty_database_is_reported(empty):
     assert "it is empty" in state.problems[0]
 
 
-def test_rows_that_refer_to_nothing_are_reported(path):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO binary_files VALUES (1, 'module', 'x', 'y')")
-    assert "row 1 of binary_files refers to no binaries" in Store.check(path).problems
-
-
-@ON_BOTH
 def test_an_older_schema_asks_for_its_upgrade_and_keeps_every_row(story, place, newer):
     run = story.begin()
     story.put(run, story.tiled, metrics={"overlap": 1.0})
@@ -145,7 +136,6 @@ def test_a_copy_that_is_not_complete_is_one_file_and_one_that_fails_is_an_error(
     assert "free disk space" in error.value.cure
 
 
-@ON_BOTH
 def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
     newer(True)
     Store.upgrade(place)
@@ -157,7 +147,6 @@ def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
     assert "newer perfsvc" in Store.check(place).problems[0]
 
 
-@ON_BOTH
 def test_an_upgrade_that_fails_changes_nothing(story, place, newer):
     story.run()
     newer(True, more='op.execute("SELECT no FROM nothing")')
@@ -196,7 +185,6 @@ def test_the_section_of_each_table_documents_its_columns():
     assert lacking == []
 
 
-@ON_BOTH
 def test_every_query_of_the_page_runs_on_both_databases(story):
     page = (Path(__file__).parents[3] / "docs" / "reference" / "database.md").read_text(encoding="utf-8")
     batches = (Batch((1.0,)), Batch((9.0,), rejected="hot", conditions=Conditions(slowdowns=(Slowdown.THERMAL,))))
@@ -205,11 +193,9 @@ def test_every_query_of_the_page_runs_on_both_databases(story):
     place = (story.tiled, story.gpu.uuid, story.gpu.model)
     for run, registers in ((first, 32.0), (second, 40.0)):
         profile = Profile("tiled", {"registers": registers, "duration_s": 1e-4}, (), story.gpu.model, "sm_90", "2025.3")
-        story.store.profiles.put(
-            [ProfileResult(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0)]
-        )
-    story.store.profiles.put_explanation(
-        CaseExplanation(*place, first, second, sentence="more registers", profiles=(1, 2))
-    )
+        result = ProfileResult(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0)
+        story.store.profiles.put([result])
+    explanation = CaseExplanation(*place, first, second, sentence="more registers", profiles=(1, 2))
+    story.store.profiles.put_explanation(explanation)
     queries = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert [len(story.execute(query)) for query in queries] == [1, 1, 1]

@@ -5,23 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perfsvc.model import (
-    Batch,
-    Case,
-    Cause,
-    Conditions,
-    Estimate,
-    EventKind,
-    FindingState,
-    Measurement,
-    RootCause,
-    Slowdown,
-    Status,
-    Work,
-)
+from perfsvc.model import Batch, Case, Cause, Conditions, EventKind, FindingState, RootCause, Slowdown
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.siblings import FEWEST_CASES, update_slow_gpus
-from perfsvc.store import MeasurementEntry, RunState
+from perfsvc.store import RunState
 from tests.unit.store.conftest import ON_BOTH, suspect
 
 BEGUN = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -54,18 +41,9 @@ def day(story, binaries):
                 scope="all", commit="a" * 40, host=host, started=BEGUN + timedelta(days=number, hours=place)
             )
             batches = (Batch((1e-4,), conditions=conditions),) if conditions and factor > 1 else ()
-            time_s = 1e-4 * factor
-            entries = [
-                MeasurementEntry(
-                    Measurement(case, gpu, 0, Status.OK, samples_s=(time_s,) * 5, batches=batches),
-                    story.environment,
-                    Work(read_bytes=4000, written_bytes=2000, flops=10, precision="fp32"),
-                    Estimate(time_s, time_s, time_s, 5),
-                    binaries[case][(code or {}).get(gpu, 0)],
-                )
-                for case in cases
-            ]
-            story.store.measurements.put(run, entries)
+            given = {"device": gpu, "samples": (1e-4 * factor,) * 5, "batches": batches}
+            built = {case: binaries[case][(code or {}).get(gpu, 0)] for case in cases}
+            story.store.measurements.put(run, [story.entry(case, binary=built[case], **given) for case in cases])
             story.store.runs.end(run, RunState.FINISHED)
             update(story.store, run)
 

@@ -5,7 +5,6 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from sqlalchemy import insert, select
@@ -21,8 +20,6 @@ from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.judging_tables import Bisections
 from tests.unit.store.conftest import ON_BOTH, QUIET
 
-DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
-"""A database with rows in every table."""
 SOFT = {("exclusions", "run_id"): "runs", ("finding_events", "night"): "nights"}
 UNCOMPARED = {"lineages", *(table.__tablename__ for table in tables.LEFT_OUT)}
 OWN_NUMBERS = {"id", "event_id", "lineage_id"}
@@ -74,14 +71,11 @@ def source(elsewhere, new_story):
 
 
 @pytest.fixture
-def full(tmp_path):
+def full(full):
     """Return the path of a database with rows in every table."""
-    path = tmp_path / "full.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(DUMP.read_text())
+    with closing(sqlite3.connect(full)) as connection, connection:
         connection.execute("UPDATE deliveries SET sent_at = tried_at")  # what was not sent is not copied
-        connection.commit()
-    return path
+    return full
 
 
 def with_standing(store):
@@ -157,9 +151,8 @@ def test_a_run_under_way_waits(place, store, source, elsewhere):
 
 
 def test_an_undelivered_message_is_copied_but_not_sent_again(full, place, store):
-    with closing(sqlite3.connect(full)) as connection:
+    with closing(sqlite3.connect(full)) as connection, connection:
         connection.execute("UPDATE deliveries SET sent_at = NULL")
-        connection.commit()
     copy(full, place)
     (night,) = store.nights.list()
     assert store.messages.of_night(night.id)
