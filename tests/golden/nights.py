@@ -8,6 +8,8 @@ from tests.golden.story import TOML, commit
 
 NIGHTS = 30
 GPUS = ("script", "second")
+SECOND = 19
+"""From this night on, there are two GPUs: each takes as long as the first."""
 SETTINGS = """
 [check]
 enabled = false
@@ -91,14 +93,15 @@ def of_thirty_nights(place: Place) -> None:
     place.own("scale")
     place.git("init", "-q", "-b", "main")
     commit(place, "Begin")
-    (place.folder / "perfsvc.toml").write_text(TOML.format(more=SETTINGS))
+    settings = place.folder / "perfsvc.toml"
+    settings.write_text(TOML.format(more=SETTINGS).replace(', "fake:second.json"', ""))
     code = Code(place)
-    code.play(0)
-    place("run", "--device", "fake:script.json", "--seed", "1", code=0)  # on two GPUs, ids would be a matter of chance
     with receiving() as receiver:
         place.environment["TEAM_URL"] = receiver.address()
         for night in range(1, NIGHTS + 1):
             place.next_day()
+            if night == SECOND:
+                settings.write_text(TOML.format(more=SETTINGS))
             bench = place.folder / "scale" / "scale" / "bench.py"
             if night == MISSING[0]:
                 place.change("scale/scale/bench.py", GAMMA, "")
