@@ -1,6 +1,5 @@
 """Which measured peak a case comes nearest to."""
 
-
 from perfsvc.model import PeakShare, nearest_peak, peak_of, peak_of_case, plausible
 
 RATES = {"memory": 3e12, "l2": 8e12, "fp32": 60e12, "fp64": 30e12, "fp64_tensor": 60e12, "bf16": 900e12}
