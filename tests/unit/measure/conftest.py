@@ -1,15 +1,20 @@
 """Workers whose behaviour a test scripts: they exchange messages with the pool and have no device."""
 
+import contextlib
+import gc
 import json
+import shutil
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from perfsvc.device.find import find
 from perfsvc.measure.host import pool
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
@@ -97,6 +102,13 @@ def worker(pool):
 sys.exit(fork_server.main(*map(int, sys.argv[-3:-1]), lambda: worker))
 """
 
+
+@pytest.fixture(autouse=True)
+def nothing_to_collect():
+    """Spare the garbage collector what there is by now: measuring collects garbage for each case."""
+    gc.freeze()
+
+
 NO_WAIT = Sampling(recovery_s=0)
 
 
@@ -141,21 +153,43 @@ class Work:
         lines = log.read_text().splitlines() if log.exists() else []
         return list(dict.fromkeys(json.loads(line)[0] for line in lines))
 
-    def __call__(self, *, replicas=2, limit_s=30.0, preparation_s=0.0, sampling=NO_WAIT, **script):
+    def __call__(self, *names, replicas=2, limit_s=30.0, preparation_s=0.0, sampling=NO_WAIT, **script):
         self.play(**script)
         devices = self.devices("only")
         recipe = Recipe("none", lambda: time.sleep(preparation_s) or share({}, {}))
-        tasks = tuple(self.task(name, "only", recipe, sampling=sampling) for name in ("good", "bad", "fine"))
+        tasks = tuple(self.task(name, "only", recipe, sampling=sampling) for name in names or ("good", "bad", "fine"))
         measurements = self.measure(Plan(tasks, replicas, 1, limit_s), devices)
         return {(measurement.case.variant, measurement.replica): measurement for measurement in measurements}
 
 
-@pytest.fixture
-def work(tmp_path, monkeypatch):
-    python = tmp_path / "python"
-    (tmp_path / "server.py").write_text(SERVER)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "server.py"} "$@"\n')
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory):
+    """Return the folder of scripted workers, and fork servers that start them."""
+    folder = tmp_path_factory.mktemp("scripted")
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder / "server.py"} "$@"\n')
     python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
-    return Work(tmp_path)
+    (folder / "server.py").write_text(SERVER)
+    with mock.patch.object(sys, "executable", str(python)):
+        servers = worker_servers()
+    with servers:
+        yield folder, servers
+
+
+@pytest.fixture
+def work(scripted, monkeypatch):
+    """Measure with scripted workers, which all tests fork from the same server."""
+    folder, servers = scripted
+    for path in folder.iterdir():
+        if path.name not in {"python", "server.py"}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setattr(pool, "worker_servers", lambda: contextlib.nullcontext(servers))
+    monkeypatch.setenv("PERFSVC_LOCKS", str(folder / "locks"))
+    return Work(folder)
+
+
+@pytest.fixture
+def own_servers(work, monkeypatch):
+    """Start fork servers for the test alone."""
+    monkeypatch.setattr(pool, "worker_servers", worker_servers)

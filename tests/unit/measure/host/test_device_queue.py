@@ -65,15 +65,19 @@ def test_a_worker_that_prints_without_end_does_not_fill_the_disk(work, monkeypat
     assert [size for _, size in work.logged()] == [0]
 
 
-@pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
-def test_each_replica_on_the_cpu_device_comes_from_its_own_fork_server(work, kind, servers):
-    work.play(born="log(os.getppid())")
-    devices = {uuid: replace(device, kind=kind) for uuid, device in work.devices("only").items()}
-    work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
-    assert len(work.born()) == 2
-    assert len({server for _, server in work.logged()}) == servers
+def test_each_replica_on_the_cpu_device_comes_from_its_own_fork_server(work):
+    servers = {}
+    for kind in ("fake", "cuda", "cpu"):
+        work.play(born="log(os.getppid())")
+        devices = {uuid: replace(device, kind=kind) for uuid, device in work.devices("only").items()}
+        work.measure(Plan((work.task("good"), work.task("fine")), 2, 1, 20.0), devices)
+        assert len(work.born()) == 2
+        servers[kind] = len({server for _, server in work.logged()})
+        (work.folder / "log").unlink()
+    assert servers == {"fake": 1, "cuda": 1, "cpu": 2}
 
 
+@pytest.mark.usefixtures("own_servers")
 def test_a_worker_sees_no_gpu_until_it_opens_one_and_gets_the_helper_kernels_of_that_one(work, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     work.play(**LIVES)
@@ -183,6 +187,7 @@ def test_a_measurement_can_be_used_while_its_worker_ends(work):
     assert lifecycle(work) == [(0, "end")]
 
 
+@pytest.mark.usefixtures("own_servers")
 def test_an_exception_kills_the_workers_of_a_plan(work):
     work.play(**LIVES | {"end": "time.sleep(60)"})
 
@@ -199,17 +204,21 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
     assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
 
 
-@pytest.mark.parametrize(("deaths", "status"), [(1, {Status.OK}), (2, None)])
-def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(work, deaths, status):
-    dies = f"if len(logged().splitlines()) <= {deaths}: os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
-    work.play(born="log('born')", start=dies)
-    plan = Plan((work.task("good"),), 1, 1, 20.0)
-    if status is None:
-        with pytest.raises(NoDeviceError, match="did not start"):
-            work.measure(plan, work.devices("only"))
-    else:
-        assert {measurement.status for measurement in work.measure(plan, work.devices("only"))} == status
-    assert len(work.born()) == 2
+@pytest.mark.usefixtures("own_servers")
+def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(work):
+    def measured_after(deaths):
+        dies = f"if len(logged().splitlines()) <= {deaths}: os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
+        work.play(born="log('born')", start=dies)
+        try:
+            return work.measure(Plan((work.task("good"),), 1, 1, 20.0), work.devices("only"))
+        finally:
+            assert len(work.born()) == 2
+            (work.folder / "log").unlink()
+
+    (measurement,) = measured_after(1)
+    assert measurement.status is Status.OK
+    with pytest.raises(NoDeviceError, match="did not start"):
+        measured_after(2)
 
 
 # --- locks -----------------------------------------------------------------------------------------------------------

@@ -223,20 +223,6 @@ def test_several_threads_make_different_arrays_at_once_but_never_the_same(recipe
     assert sorted(recipes.made) == ["a", "b"]
 
 
-def test_a_single_thread_makes_arrays_one_after_the_other(recipes):
-    gate = recipes.hold("a")
-    with InputPrefetcher([plan([recipes.task(name) for name in "ab"])], threads=1, budget_bytes=1 << 20) as prefetcher:
-        assert recipes.await_made(1) == ["a"]
-        gate.set()
-        wait_until_made(prefetcher)
-    assert recipes.made == ["a", "b"]
-
-
-def test_arrays_that_were_not_announced_can_be_ordered(recipes):
-    with InputPrefetcher() as prefetcher:
-        assert use(prefetcher, recipes.task("a")) == (97,)
-
-
 def test_arrays_of_tasks_that_were_passed_over_are_still_prefetched(recipes):
     tasks = [recipes.task(name) for name in "abc"]
     with InputPrefetcher([plan(tasks)], budget_bytes=1 << 20) as prefetcher:
@@ -325,31 +311,26 @@ def test_an_early_end_waits_for_running_recipes_and_starts_no_others(recipes):
     assert open_files() == before
 
 
-def test_the_number_of_kept_arrays_is_limited(recipes, monkeypatch):
-    monkeypatch.setattr(input_prefetcher, "MOST_KEPT", 3)
+@pytest.mark.parametrize("limit", ["MOST_KEPT", "HORIZON"])
+def test_the_number_of_kept_arrays_and_the_look_ahead_are_limited(recipes, monkeypatch, limit):
+    monkeypatch.setattr(input_prefetcher, limit, 3)
     with InputPrefetcher([plan([recipes.task(name) for name in "abcde"])], budget_bytes=1 << 20) as prefetcher:
         wait_until_made(prefetcher)
         assert names_kept(prefetcher) == {"a", "b", "c"}
 
 
-def test_the_look_ahead_is_limited(recipes, monkeypatch):
-    monkeypatch.setattr(input_prefetcher, "HORIZON", 2)
-    with InputPrefetcher([plan([recipes.task(name) for name in "abcde"])], budget_bytes=1 << 20) as prefetcher:
-        assert names_kept(prefetcher) == {"a", "b"}
-
-
-@pytest.mark.parametrize(
-    ("kinds", "cores", "threads"),
-    [
-        (["cuda"], 1, 1),
-        (["cuda"], 3, 1),
-        (["cuda"], 5, 3),
-        (["cuda", "cuda"], 64, 12),
-        (["fake"], 64, 12),
-        (["cpu"], 64, 1),
-        (["cuda", "cpu"], 64, 1),
-    ],
-)
-def test_threads_leave_cores_for_measuring(monkeypatch, kinds, cores, threads):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    assert array_threads([DeviceInfo(kind, kind, kind, kind, kind) for kind in kinds]) == threads
+def test_threads_leave_cores_for_measuring(monkeypatch):
+    table = {
+        (("cuda",), 1): 1,
+        (("cuda",), 3): 1,
+        (("cuda",), 5): 3,
+        (("cuda", "cuda"), 64): 12,
+        (("fake",), 64): 12,
+        (("cpu",), 64): 1,
+        (("cuda", "cpu"), 64): 1,
+    }
+    found = {}
+    for kinds, cores in table:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        found[kinds, cores] = array_threads([DeviceInfo(kind, kind, kind, kind, kind) for kind in kinds])
+    assert found == table

@@ -1,5 +1,6 @@
 """The pool with faulty workers: each costs its case alone, or ends the run if none can start."""
 
+import re
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from perfsvc.process import child
 from perfsvc.process.fork_servers import END_LIMIT_S
 
 ANOTHER = (
-    "send(Measured(Measurement(Case('scale', '{case}'), device.uuid, {replica}, Status.OK, cache=job.cache, "
+    "send(Measured(Measurement(Case('scale', f'{case}'), device.uuid, {replica}, Status.OK, cache=job.cache, "
     "samples_s={times}), True, None)); wait_for(lambda: False)"
 )
 """A worker that sends another reply than it was asked."""
@@ -27,46 +28,44 @@ def test_every_case_is_measured_once_in_each_replica(work):
     assert {measurement.status for measurement in measurements.values()} == {Status.OK}
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ("frames.send(pool, b'no json')", "the worker process sent a message that cannot be read: b'no json'"),
-        ('frames.send(pool, b\'{"body": {"message": "hello"}}\')', "sent a message that cannot be read"),
-        ("send(Ready(device))", "sent a message that cannot be read: 'ready' was not asked"),
-        ("send(Refused('lost', 'look'))", "sent a message that cannot be read: 'refused' was not asked"),
-        (f"{ANOTHER.format(case='other', replica='job.replica', times='(1.0,)')}", "it answers 'scale/other'"),
-        (f"{ANOTHER.format(case='bad', replica='7', times='(1.0,)')}", "replica 7"),
-        (f"{ANOTHER.format(case='bad', replica='job.replica', times='(float(9) ** 999,)')}", ""),
-        (f"{ANOTHER.format(case='bad', replica='job.replica', times='()')}", "it has no times, but is ok"),
-        ("frames.send(pool, codec.encode(Reply(Ready(device))), (b'blob',))", "1 files came with it"),
-        ("pool.sendall(b'-' + b'\\xff' * 12)", "a message of 4294967295 parts"),
-        ("pool.sendall(b'-\\0\\0\\0\\0')", "a message of 0 parts"),
-        ("pool.sendall(b'-\\0\\0\\0\\1' + (1 << 42).to_bytes(8, 'big'))", "a message of 4398046511104 bytes"),
-        ("os._exit(9)", "the worker process died (exit status 9): output of bad"),
-        (
-            "os.kill(os.getpid(), signal.SIGSEGV)",
-            "the worker process died (killed by SIGSEGV): output of bad",
-        ),
-        (
-            "pool.sendall(b'-\\0\\0\\0'); os._exit(0)",
-            "the worker process died (exit status 0): output of bad",
-        ),
-        ("raise RuntimeError('a bug of ours')", "RuntimeError: a bug of ours"),
-    ],
-)
-def test_a_faulty_worker_costs_its_case_alone(work, bad, reason):
-    started = time.monotonic()
-    measurements = work(bad=bad)
-    assert time.monotonic() - started < END_LIMIT_S
-    assert {key for key, measurement in measurements.items() if measurement.status is Status.OK} == {
-        (variant, replica) for variant in ("good", "fine") for replica in (0, 1)
-    }
-    (failed,) = (
-        measurement for key, measurement in measurements.items() if key[0] == "bad"
-    )  # not tried again in the other replica
-    assert failed.status is Status.FAILED
-    assert reason in failed.reason
-    assert failed.cure
+FAULTS = {
+    "frames.send(pool, b'no json')": "the worker process sent a message that cannot be read: b'no json'",
+    'frames.send(pool, b\'{"body": {"message": "hello"}}\')': "sent a message that cannot be read",
+    "send(Ready(device))": "sent a message that cannot be read: 'ready' was not asked",
+    "send(Refused('lost', 'look'))": "sent a message that cannot be read: 'refused' was not asked",
+    ANOTHER.format(case="other", replica="job.replica", times="(1.0,)"): "it answers 'scale/other'",
+    ANOTHER.format(case="{variant}", replica="7", times="(1.0,)"): "replica 7",
+    ANOTHER.format(case="{variant}", replica="job.replica", times="(float(9) ** 999,)"): "",
+    ANOTHER.format(case="{variant}", replica="job.replica", times="()"): "it has no times, but is ok",
+    "frames.send(pool, codec.encode(Reply(Ready(device))), (b'blob',))": "1 files came with it",
+    "pool.sendall(b'-' + b'\\xff' * 12)": "a message of 4294967295 parts",
+    "pool.sendall(b'-\\0\\0\\0\\0')": "a message of 0 parts",
+    "pool.sendall(b'-\\0\\0\\0\\1' + (1 << 42).to_bytes(8, 'big'))": "a message of 4398046511104 bytes",
+    "os._exit(9)": "the worker process died (exit status 9): output of {variant}",
+    "os.kill(os.getpid(), signal.SIGSEGV)": "the worker process died (killed by SIGSEGV): output of {variant}",
+    "pool.sendall(b'-\\0\\0\\0'); os._exit(0)": "the worker process died (exit status 0): output of {variant}",
+    "raise RuntimeError('a bug of ours')": "RuntimeError: a bug of ours",
+}
+"""What a worker does instead of an answer, and the reason of the case's failure."""
+
+
+def test_a_faulty_worker_costs_its_case_alone(work):
+    bad = {f"bad{number}": fault for number, fault in enumerate(FAULTS)}
+    does = "".join(f"\n    if variant == {name!r}:\n        {fault}" for name, fault in bad.items())
+    measurements = work("good", *bad, "fine", each=does)
+    right = {key for key, measurement in measurements.items() if measurement.status is Status.OK}
+    assert right == {(variant, replica) for variant in ("good", "fine") for replica in (0, 1)}
+    failed = {key: measurement for key, measurement in measurements.items() if measurement.status is Status.FAILED}
+    assert len(failed) == len(measurements) - len(right) == len(bad)  # none was tried again in the other replica
+    reasons = {variant: measurement.reason for (variant, _), measurement in failed.items()}
+    assert {
+        fault: reasons[variant]
+        for variant, fault in bad.items()
+        if FAULTS[fault].format(variant=variant) not in reasons[variant]
+    } == {}
+    printed = {variant: set(re.findall("output of (?!the)\\w+", reasons[variant])) for variant in bad}
+    assert {variant: lines for variant, lines in printed.items() if lines - {f"output of {variant}"}} == {}
+    assert all(measurement.cure for measurement in failed.values())
 
 
 MANY = tuple(f"case{number}" for number in range(6))
@@ -193,12 +192,6 @@ def test_a_device_that_cannot_be_opened_at_all_does_not_affect_the_others(work):
     assert {status for (device, *_), status in statuses.items() if device == "first"} == {Status.OK}
     assert {status for (device, *_), status in statuses.items() if device == "second"} == {Status.FAILED}
     assert len(statuses) == 4 + 2
-
-
-def test_the_output_of_an_earlier_case_is_not_reported_for_a_later_one(work):
-    measurements = work(bad="os._exit(9)", replicas=1)
-    assert "output of good" not in measurements["bad", 0].reason
-    assert "output of fine" not in measurements["bad", 0].reason
 
 
 @pytest.mark.slow

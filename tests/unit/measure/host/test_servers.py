@@ -23,7 +23,13 @@ PYTHON = sys.executable  # before a test replaces it
 
 
 @pytest.fixture
-def servers(work):
+def servers(work, scripted):
+    """Return the fork servers of all tests."""
+    return scripted[1]
+
+
+@pytest.fixture
+def new_servers(work):
     with worker_servers() as servers:
         yield servers
 
@@ -54,15 +60,13 @@ def gone(pid):
     return not Path(f"/proc/{pid}").exists()
 
 
-@pytest.mark.parametrize(
-    ("born", "status"),
-    [("sys.exit(0)", 0), ("os._exit(7)", 7), ("raise ValueError", 1), ("os.kill(os.getpid(), signal.SIGSEGV)", -11)],
-)
-def test_the_exit_status_of_a_worker_is_reported(work, servers, born, status):
-    work.play(born=born)
-    with forked(servers.take()) as (fork, _, _):
-        assert fork.wait(LIMIT_S)
-        assert fork.status == status
+def test_the_exit_status_of_a_worker_is_reported(work, servers):
+    ends = {"sys.exit(0)": 0, "os._exit(7)": 7, "raise ValueError": 1, "os.kill(os.getpid(), signal.SIGSEGV)": -11}
+    for born, status in ends.items():
+        work.play(born=born)
+        with forked(servers.take()) as (fork, _, _):
+            assert fork.wait(LIMIT_S)
+            assert fork.status == status
 
 
 def test_a_worker_writes_to_its_own_output_file_only(work, servers):
@@ -128,12 +132,14 @@ def test_a_process_that_a_worker_leaves_behind_does_not_keep_its_socket_open(wor
 def test_a_worker_does_not_repeat_the_output_of_imports(work, monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's output waits in a buffer
     server = work.folder / "server.py"
-    server.write_text("print('from an import')\n" + server.read_text())
+    text = server.read_text()
+    server.write_text(f"print('from an import')\n{text}")
     work.play(born="print('mine'); sys.exit()")
     with worker_servers() as servers, forked(servers.take()) as (fork, _, output):
         assert fork.wait(LIMIT_S)
         output.seek(0)
         assert output.read() == b"output of the worker\nmine\n"
+    server.write_text(text)
 
 
 def test_a_failed_fork_is_reported_as_an_immediate_end_and_the_server_goes_on(monkeypatch):
@@ -172,7 +178,8 @@ def test_a_server_keeps_no_file_of_its_workers_open(work, servers):
     wait_for(lambda: open_files(server._process.pid) <= before)
 
 
-def test_ended_servers_are_released_before_the_run_is_over(work, servers):
+def test_ended_servers_are_released_before_the_run_is_over(work, new_servers):
+    servers = new_servers
     work.play(born="sys.exit()")
 
     def used():
@@ -192,7 +199,8 @@ def test_ended_servers_are_released_before_the_run_is_over(work, servers):
     assert open_files() <= before
 
 
-def test_workers_die_with_their_server_which_is_replaced(work, servers):
+def test_workers_die_with_their_server_which_is_replaced(work, new_servers):
+    servers = new_servers
     work.play(born="log('born'); time.sleep(60)")
     server = servers.take()
     with forked(server) as (fork, _, _):

@@ -4,29 +4,22 @@ import re
 from dataclasses import replace
 from itertools import groupby
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsvc.measure.plan.order import GROUP, AlternatingPlan, Task
-from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
-from perfsvc.process.shared_memory import share
+from perfsvc.measure.plan.order import GROUP, AlternatingPlan
+from tests.unit.measure.tasks import make_task
 
+OLD, NEW = (make_task("tree", modules=(module,)) for module in ("old", "new"))
 
-def task(module, variant="tree", **more):
-    record = ReplayRecord(Case("dot", variant), Kind.KERNEL, (), (), (module,), "", seed=0)
-    arrays = Recipe("none", lambda: share({}, {}))
-    return Task("GPU-1", record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=arrays, **more)
-
-
-OLD, NEW = task("old"), task("new")
+few = settings(max_examples=20)
 
 
 def order(pairs, seed=1):
     return AlternatingPlan((OLD, NEW), pairs, seed, limit_s=60).order("GPU-1")
 
 
+@few
 @given(pairs=st.integers(1, 20), seed=st.integers(0, 2**32))
 def test_each_pair_has_both_sides_in_a_process_each(pairs, seed):
     in_order = order(pairs, seed)
@@ -35,6 +28,7 @@ def test_each_pair_has_both_sides_in_a_process_each(pairs, seed):
         assert {id(task) for _, task in in_order[2 * pair : 2 * pair + 2]} == {id(OLD), id(NEW)}
 
 
+@few
 @given(twos=st.integers(1, 10), seed=st.integers(0, 2**32))
 def test_a_steady_drift_weighs_on_both_sides_alike(twos, seed):
     in_order = order(2 * twos, seed)
@@ -59,7 +53,9 @@ LOOKS = (3, 12)
 
 
 def sides(number, **more):
-    return task("old", f"v{number}", **more), task("new", f"v{number}", **more)
+    """Return both sides of a suspect."""
+    old, new = (make_task(f"v{number}", modules=(module,), **more) for module in ("old", "new"))
+    return old, new
 
 
 def processes(suspects, seed=1, **more):
@@ -77,6 +73,7 @@ def processes(suspects, seed=1, **more):
     return found
 
 
+@few
 @given(count=st.integers(1, 40), seed=st.integers(0, 2**32))
 def test_suspects_share_processes_in_groups_until_the_first_look_and_all_together_after_it(count, seed):
     found = processes([sides(number) for number in range(count)], seed)
@@ -90,6 +87,7 @@ def test_suspects_share_processes_in_groups_until_the_first_look_and_all_togethe
     assert all(len(variants) == count for _, variants in later)
 
 
+@few
 @given(count=st.integers(1, 40), seed=st.integers(0, 2**32))
 def test_both_processes_of_a_pair_have_the_same_neighbours(count, seed):
     found = processes([sides(number) for number in range(count)], seed)
@@ -98,6 +96,7 @@ def test_both_processes_of_a_pair_have_the_same_neighbours(count, seed):
         assert variants == other_variants
 
 
+@few
 @given(count=st.integers(1, 40), seed=st.integers(0, 2**32))
 def test_the_sides_of_each_suspect_alternate_as_abba(count, seed):
     found = processes([sides(number) for number in range(count)], seed)

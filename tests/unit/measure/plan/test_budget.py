@@ -2,23 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perfsvc.measure.plan.budget import MOST, CostHistory, divide
-from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
-from perfsvc.process.shared_memory import share
+from perfsvc.model import CacheState
+from tests.unit.measure.tasks import make_task
 
 NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
-
-
-def make_task(name, device="GPU-1", cache=CacheState.COLD, **sampling):
-    record = ReplayRecord(Case("dot", name), Kind.KERNEL, (), (), (), "", seed=0)
-    return Task(device, record, (), cache, Sampling(**sampling), Tolerance(0, 0), Recipe("none", lambda: share({}, {})))
+FIVE_S = Sampling(seconds=5.0)
 
 
 def key(task):
@@ -81,13 +74,13 @@ def test_an_unknown_cost_is_the_median_of_the_known_ones():
 
 
 def test_without_any_known_cost_it_is_the_time_cap_of_sampling():
-    tasks = [make_task("a", seconds=5.0), make_task("b", seconds=5.0)]
+    tasks = [make_task("a", sampling=FIVE_S), make_task("b", sampling=FIVE_S)]
     assert divide(tasks, {}, 19.9, 3, NOW).over_budget[0].case.variant == "b"
     assert not divide(tasks, {}, 20.0, 3, NOW).over_budget
 
 
 def test_a_case_over_budget_has_a_reason():
-    (over,) = divide([make_task("a", seconds=5.0)], {}, 3.0, 3, NOW).over_budget
+    (over,) = divide([make_task("a", sampling=FIVE_S)], {}, 3.0, 3, NOW).over_budget
     assert (over.device, over.case.id, over.cache) == ("GPU-1", "dot/a", CacheState.COLD)
     assert over.reason == "2 replicas of about 5 s did not fit the budget of 3 s"
 
@@ -118,9 +111,9 @@ def test_the_budget_is_kept_and_every_case_is_measured_or_over_budget(histories,
     assert spent_s <= budget_s + 1e-6 * len(named)
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_order_of_the_tasks_does_not_matter(order):
-    names = [f"v{number}" for number in range(9)][::order]
-    counts, over_budget = divided(dict.fromkeys(names, history()), 11.0)
-    assert sorted(over_budget) == ["v5", "v6", "v7", "v8"]
-    assert set(counts) == {"v0", "v1", "v2", "v3", "v4"}
+def test_the_order_of_the_tasks_does_not_matter():
+    for order in (1, -1):
+        names = [f"v{number}" for number in range(9)][::order]
+        counts, over_budget = divided(dict.fromkeys(names, history()), 11.0)
+        assert sorted(over_budget) == ["v5", "v6", "v7", "v8"]
+        assert set(counts) == {"v0", "v1", "v2", "v3", "v4"}

@@ -185,34 +185,28 @@ def test_a_right_result_has_its_error_and_is_kept_for_later_replicas():
     assert len(device.found) == 2
 
 
-@pytest.mark.parametrize(
-    ("does", "message"),
-    [
-        (zero, r"wrong result: out\[2\] is 0, the reference says 6"),
-        (nothing, r"wrong result: out\[0\] is nan"),
-        (overrun, "out of bounds: the case wrote past buffer 'out', up to 1 elements"),
-        (overwrite, "wrote to its input 'a'"),
-    ],
-)
-def test_a_wrong_result_is_found_before_any_sample(does, message):
-    with case(Doubling(does)) as check:
-        with pytest.raises(ResultError, match=message) as error:
+def test_a_wrong_result_is_found_before_any_sample():
+    messages = {
+        zero: r"wrong result: out\[2\] is 0, the reference says 6",
+        nothing: r"wrong result: out\[0\] is nan",
+        overrun: "out of bounds: the case wrote past buffer 'out', up to 1 elements",
+        overwrite: "wrote to its input 'a'",
+    }
+    for does, message in messages.items():
+        with case(Doubling(does)) as check:
+            with pytest.raises(ResultError, match=message) as error:
+                check.before()
+            assert check.checked is None
+        assert error.value.cure
+
+
+def test_a_result_that_goes_wrong_later_is_found_after_the_samples():
+    messages = {nothing: r"out\[0\] is nan", overrun: "wrote past buffer 'out'"}
+    for given, (does, message) in itertools.product((Arrays(), FRESH_REFERENCE, FRESH_TO_CHANGE), messages.items()):
+        with case(Doubling(does, late), given) as check:
             check.before()
-        assert check.checked is None
-    assert error.value.cure
-
-
-@pytest.mark.parametrize("given", [Arrays(), FRESH_REFERENCE, FRESH_TO_CHANGE])
-@pytest.mark.parametrize(
-    ("does", "message"),
-    [(nothing, r"out\[0\] is nan"), (overrun, "wrote past buffer 'out'")],
-    ids=["nothing", "overrun"],
-)
-def test_a_result_that_goes_wrong_later_is_found_after_the_samples(given, does, message):
-    with case(Doubling(does, late), given) as check:
-        check.before()
-        with pytest.raises(ResultError, match=message):
-            check.after(1e-3)
+            with pytest.raises(ResultError, match=message):
+                check.after(1e-3)
 
 
 def test_inputs_are_checked_in_the_first_replica_alone():
@@ -279,19 +273,15 @@ def test_after_a_check_that_only_requires_change_the_first_inputs_are_checked_ag
     assert device.downloads == 1  # the last result is the first one, by its digest
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_variant_that_caches_its_result_fails():
+    for given, message in (
         (FRESH_REFERENCE, r"wrong result: out\[0\] is 2, the reference says 18"),
         (FRESH_TO_CHANGE, "'out' did not change when the inputs did"),
-    ],
-    ids=["against a reference", "by its change"],
-)
-def test_a_variant_that_caches_its_result_fails(given, message):
-    with case(Doubling(Caching()), given) as check:
-        check.before()
-        with pytest.raises(ResultError, match=message):
-            check.after(1e-3)
+    ):
+        with case(Doubling(Caching()), given) as check:
+            check.before()
+            with pytest.raises(ResultError, match=message):
+                check.after(1e-3)
 
 
 def test_a_case_without_a_reference_is_only_checked_for_its_bounds():
@@ -313,20 +303,19 @@ def test_work_on_another_stream_is_detected_while_the_right_one_is_held_back():
     assert [(len(array), bool(np.isnan(array).all())) for array in watched] == [(4, True), (2, True)]
 
 
-@pytest.mark.parametrize("kind", [Kind.KERNEL, Kind.PIPELINE])
-@pytest.mark.parametrize("steps", [(DOUBLE,), (Call("double"),)], ids=["launch", "call"])
-def test_only_a_kernel_that_is_a_function_can_work_elsewhere(kind, steps):
-    device = Doubling()
-    device.elsewhere = True
-    with case(device, steps=steps, kind=kind) as check:
-        check.before()
-        if kind is Kind.KERNEL and steps != (DOUBLE,):
-            with pytest.raises(ResultError, match="works on another stream") as error:
+def test_only_a_kernel_that_is_a_function_can_work_elsewhere():
+    for kind, steps in itertools.product((Kind.KERNEL, Kind.PIPELINE), ((DOUBLE,), (Call("double"),))):
+        device = Doubling()
+        device.elsewhere = True
+        with case(device, steps=steps, kind=kind) as check:
+            check.before()
+            if kind is Kind.KERNEL and steps != (DOUBLE,):
+                with pytest.raises(ResultError, match="works on another stream") as error:
+                    check.after(1e-3)
+                assert "kind='pipeline'" in error.value.cure
+            else:
                 check.after(1e-3)
-            assert "kind='pipeline'" in error.value.cure
-        else:
-            check.after(1e-3)
-            assert device.asked == []
+                assert device.asked == []
 
 
 def finding(error):
@@ -344,13 +333,13 @@ def test_a_device_that_finds_errors_itself_gets_the_reference_once():
     assert device.downloads == 0
 
 
-@pytest.mark.parametrize(("error", "budget_bytes"), [(None, 1000), (Error(1e-4, 1e-5), 16)])
-def test_the_host_compares_what_the_device_cannot_or_has_no_room_for(error, budget_bytes):
-    device = finding(error)
-    with case(device, budget_bytes=budget_bytes) as check:
-        check.before()
-        assert check.error == Error(0, 0)
-    assert device.downloads == 1
+def test_the_host_compares_what_the_device_cannot_or_has_no_room_for():
+    for error, budget_bytes in ((None, 1000), (Error(1e-4, 1e-5), 16)):
+        device = finding(error)
+        with case(device, budget_bytes=budget_bytes) as check:
+            check.before()
+            assert check.error == Error(0, 0)
+        assert device.downloads == 1
 
 
 def test_an_error_that_the_device_found_too_large_is_described_from_the_result():

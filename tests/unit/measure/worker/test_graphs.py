@@ -1,14 +1,11 @@
 """The CUDA graph of a case: captured at each place of the arrays, replayed for samples and checks, and freed."""
 
 import gc
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from perfsvc.device.host_graph import HostGraph
-from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.measure.protocol.messages import CaseJob, Sampling
 from perfsvc.measure.worker.main import measure
@@ -20,7 +17,6 @@ from perfsvc.model import (
     BufferArg,
     CacheState,
     Case,
-    DeviceInfo,
     Kind,
     Launch,
     Memset,
@@ -30,13 +26,13 @@ from perfsvc.model import (
     Tolerance,
 )
 from perfsvc.process.shared_memory import ArrayLayout
+from tests.unit.measure.tasks import INPUTS, Given, OnHost
 
 BUFFERS = (
     Buffer(Array("a", "float32", (4,)), Role.INPUT),
     Buffer(Array("out", "float32", (4,)), Role.OUTPUT),
     Buffer(Array("half", "float32", (4,)), Role.SCRATCH),
 )
-INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
 EXPECTED = {"out": 4.0 * INPUTS["a"].astype(np.float64)}
 ONE = (1, 1, 1)
 STEPS = (
@@ -44,17 +40,6 @@ STEPS = (
     Launch(0, "double", ONE, ONE, (BufferArg("half"), BufferArg("a"))),
     Launch(0, "double", ONE, ONE, (BufferArg("out"), BufferArg("half"))),
 )
-L2_BYTES = 100
-
-
-@dataclass
-class Given:
-    """Inputs and references, like ``MappedArrays``."""
-
-    inputs: dict = field(default_factory=lambda: INPUTS)
-    expected: dict = field(default_factory=lambda: EXPECTED)
-    fresh_inputs: dict = field(default_factory=dict)
-    fresh_expected: dict = field(default_factory=dict)
 
 
 class OpenGraph(HostGraph):
@@ -80,32 +65,13 @@ class OpenGraph(HostGraph):
             self.device.open.remove(self)
 
 
-class Capturing(HostMemory):
+class Capturing(OnHost):
     """Doubles arrays, and captures graphs; ``wrong`` spoils all replays, and ``refused`` is a step that breaks it."""
-
-    stream = 0
-    queue_depth = 0
-    info = DeviceInfo("fake", "fake:", "FAKE-1", "Fake GPU", "fake", l2_bytes=L2_BYTES)
 
     def __init__(self, *, wrong=False, refused=""):
         super().__init__()
         self.wrong, self.refused = wrong, refused
         self.open, self.captures, self.evictions, self.replays, self.launches = [], [], 0, 0, 0
-
-    def measuring(self, record, replica):
-        return nullcontext()
-
-    def expect(self, expected):
-        pass
-
-    def load(self, code):
-        return code
-
-    def synchronize(self):
-        pass
-
-    def can_compute_error(self, dtype, reference_dtype):
-        return False
 
     def launch(self, module, launch, args):
         self.launches += 1
@@ -135,11 +101,11 @@ class Capturing(HostMemory):
         return Batch(tuple(samples_s), blocked, blocked or None, busy_s=count * 2e-3)
 
 
-def measured(device, graph, *, places=1, samples=24, expected=EXPECTED):
+def measured(device, graph, *, places=1, samples=24, energy=False):
     record = ReplayRecord(Case("quadruple", "plain"), Kind.KERNEL, BUFFERS, STEPS, ("1",), "", seed=0, graph=graph)
-    sampling = Sampling(samples=samples, least=samples, places=places)
+    sampling = Sampling(samples=samples, least=samples, places=places, energy=energy)
     job = CaseJob(record, 2, CacheState.COLD, Tolerance(1e-6, 1e-7), sampling, "quadruple", ArrayLayout())
-    return measure(device, job, [b""], Given(expected=expected), DeviceArrayCache(device, 0))
+    return measure(device, job, [b""], Given(EXPECTED), DeviceArrayCache(device, 0))
 
 
 NAMES = ["step 1, the memset of 'half',", "step 2, the launch of 'double',", "step 3, the launch of 'double',"]
@@ -164,7 +130,7 @@ def test_cold_steps_empty_the_cache_before_each_step_and_count_only_the_steps():
     assert measurement.samples_s == pytest.approx([3e-3] * 24)
     assert "steps_s" not in measurement.metrics
     ((_, apart, evict_bytes),) = device.captures
-    assert (apart, evict_bytes) == (True, Sampling().evict * L2_BYTES)
+    assert (apart, evict_bytes) == (True, Sampling().evict * device.info.l2_bytes)
     assert device.evictions == 3 * device.replays
     assert device.open == []
 
@@ -192,24 +158,18 @@ def test_the_result_of_a_replay_is_checked():
     assert device.open == []
 
 
-@pytest.mark.parametrize("refused", NAMES)
-def test_a_step_that_cannot_be_captured_fails_the_case_and_the_worker_lives_on(refused):
-    device = Capturing(refused=refused)
-    outcome = measured(device, "replay")
-    assert outcome.measurement.status is Status.FAILED
-    assert outcome.measurement.reason == f"{refused} cannot be captured in a CUDA graph"
-    assert outcome.usable
-    assert gc.isenabled()
-    device.refused = ""
-    assert measured(device, "replay").measurement.status is Status.OK
+def test_a_step_that_cannot_be_captured_fails_the_case_and_the_worker_lives_on():
+    for refused in NAMES:
+        device = Capturing(refused=refused)
+        outcome = measured(device, "replay")
+        assert outcome.measurement.status is Status.FAILED
+        assert outcome.measurement.reason == f"{refused} cannot be captured in a CUDA graph"
+        assert outcome.usable
+        assert gc.isenabled()
+        device.refused = ""
+        assert measured(device, "replay").measurement.status is Status.OK
 
 
 def test_energy_between_cold_steps_is_not_measured():
-    device = Capturing()
-    record = ReplayRecord(
-        Case("quadruple", "plain"), Kind.KERNEL, BUFFERS, STEPS, ("1",), "", seed=0, graph="cold steps"
-    )
-    job = CaseJob(record, 2, CacheState.COLD, Tolerance(1e-6, 1e-7), Sampling(samples=10), "quadruple", ArrayLayout())
-    job = replace(job, sampling=replace(job.sampling, energy=True))
-    measurement = measure(device, job, [b""], Given(), DeviceArrayCache(device, 0)).measurement
+    measurement = measured(Capturing(), "cold steps", samples=10, energy=True).measurement
     assert "no energy: it would be that of the work between the steps, too" in measurement.note

@@ -60,9 +60,37 @@ def test_the_driver_sees_the_gpu_of_the_worker_alone(monkeypatch, opening, visib
     assert opened == (opening.device, b"cubin", visible)
 
 
-def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypatch, tmp_path):
-    script = tmp_path / "script.json"
-    script.write_text("{}")
+def served(script, jobs, arrays=None, codes=()):
+    """Return the replies of a worker on the fake device to jobs."""
+    arrays = arrays or share({}, {})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
+        for job in jobs:
+            frames.send(ours, codec.encode(Request(job)), codes, (arrays.descriptor,))
+        ours.shutdown(socket.SHUT_WR)
+        try:
+            assert main.serve(theirs) == 0
+        finally:
+            gc.unfreeze()
+            arrays.close()
+        frames.receive(ours)  # Ready
+        return [codec.decode(Reply, frames.receive(ours).text).body for _ in jobs]
+
+
+def job_of(record, layout=ArrayLayout(), bench=""):  # noqa: B008 - a layout is frozen
+    return CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", layout, bench=bench)
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Return the script of a fake device on which one case reaches the power limit."""
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps({"cases": {"scale/hot": {"conditions": [{"slowdowns": ["power cap"]}]}}}))
+    return path
+
+
+def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypatch, script):
     kept, alive = [], []
 
     def note(workspace):
@@ -74,70 +102,31 @@ def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypa
     out = Array("out", "float32", (1,))
     record = ReplayRecord(Case("keeps", "all"), Kind.HOST, (Buffer(out, Role.OUTPUT),), (Call("work"),), (), "", seed=0)
     arrays = share({}, {"out": np.full(1, 2.0)})
-    job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", arrays.layout, bench=KEEPS)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
-        for _ in range(3):
-            frames.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
-        ours.shutdown(socket.SHUT_WR)
-        try:
-            assert main.serve(theirs) == 0
-        finally:
-            gc.unfreeze()
-            arrays.close()
-        replies = [codec.decode(Reply, frames.receive(ours).text).body for _ in range(4)][1:]
+    replies = served(script, [job_of(record, arrays.layout, KEEPS)] * 3, arrays)
     assert all(isinstance(reply, Measured) and reply.measurement.status is Status.OK for reply in replies)
     assert alive == [[], [False], [False, False]]
 
 
-def test_an_error_of_perfsvc_itself_costs_its_case_alone(monkeypatch, tmp_path):
+def test_an_error_of_perfsvc_itself_costs_its_case_alone(monkeypatch, script):
     def broken(device, job, *_):
         raise ZeroDivisionError(job.record.case.variant)
 
     monkeypatch.setattr(main, "measure", broken)
-    script = tmp_path / "script.json"
-    script.write_text("{}")
-    record = ReplayRecord(Case("scale", "all"), Kind.KERNEL, (), (), (), "", seed=0)
-    job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", ArrayLayout())
-    arrays = share({}, {})
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
-        frames.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
-        try:
-            assert main.serve(theirs) == 0
-        finally:
-            gc.unfreeze()
-            arrays.close()
-        frames.receive(ours)  # Ready
-        reply = codec.decode(Reply, frames.receive(ours).text).body
+    (reply,) = served(script, [job_of(ReplayRecord(Case("scale", "all"), Kind.KERNEL, (), (), (), "", seed=0))])
     assert not reply.usable
     assert reply.measurement.status is Status.FAILED
     assert reply.measurement.reason == "perfsvc itself failed: ZeroDivisionError: all"
 
 
-def test_the_case_after_one_that_reached_the_power_limit_waits(monkeypatch, tmp_path):
-    script = tmp_path / "script.json"
-    limited = {"conditions": [{"slowdowns": ["power cap"]}]}
-    script.write_text(json.dumps({"cases": {"scale/hot": limited}}))
+def test_the_case_after_one_that_reached_the_power_limit_waits(monkeypatch, script):
     log = []
     measure = main.measure
     monkeypatch.setattr(main, "measure", lambda *args: log.append(args[1].record.case.variant) or measure(*args))
     monkeypatch.setattr(FakeDevice, "rest", lambda _, seconds: log.append(seconds))
     launch = Launch(0, "scale", (1, 1, 1), (1, 1, 1), ())
-    arrays = share({}, {})
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
-        for variant in ("cool", "hot", "cool", "cool"):
-            record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (launch,), ("1",), "", seed=0)
-            job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", ArrayLayout())
-            frames.send(ours, codec.encode(Request(job)), (b"code",), (arrays.descriptor,))
-        ours.shutdown(socket.SHUT_WR)
-        try:
-            assert main.serve(theirs) == 0
-        finally:
-            gc.unfreeze()
-            arrays.close()
+    records = [
+        ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (launch,), ("1",), "", seed=0)
+        for variant in ("cool", "hot", "cool", "cool")
+    ]
+    served(script, [job_of(record) for record in records], codes=(b"code",))
     assert log == ["cool", "hot", SETTLE_S, "cool", "cool"]

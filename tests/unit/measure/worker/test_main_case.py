@@ -1,13 +1,12 @@
 """Measuring one case: check, sample, check again."""
 
 import statistics
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.measure.protocol.messages import CaseJob, CheckedResult, Sampling
 from perfsvc.measure.worker import main as measuring
@@ -23,7 +22,6 @@ from perfsvc.model import (
     Call,
     Case,
     Conditions,
-    DeviceInfo,
     Error,
     HostFinish,
     HostMetric,
@@ -36,43 +34,20 @@ from perfsvc.model import (
     Tolerance,
 )
 from perfsvc.process.shared_memory import ArrayLayout
+from tests.unit.measure.tasks import INPUTS, Given, OnHost
 
 BUFFERS = (Buffer(Array("a", "float32", (4,)), Role.INPUT), Buffer(Array("out", "float32", (4,)), Role.OUTPUT))
-INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}
 EXPECTED = {"out": 2.0 * INPUTS["a"].astype(np.float64)}
 DOUBLE = Launch(0, "double", (1, 1, 1), (32, 1, 1), (BufferArg("out"), BufferArg("a")))
 
 
-@dataclass
-class Given:
-    """Inputs and references, like ``MappedArrays``."""
-
-    inputs: dict = field(default_factory=lambda: INPUTS)
-    expected: dict = field(default_factory=lambda: EXPECTED)
-    fresh_inputs: dict = field(default_factory=dict)
-    fresh_expected: dict = field(default_factory=dict)
-
-
-class Doubling(HostMemory):
+class Doubling(OnHost):
     """Doubles ``a`` into ``out``; from launch ``spoiled`` on it does something else or raises an error."""
-
-    stream = 0
-    queue_depth = 0
-    info = DeviceInfo("fake", "fake:", "FAKE-1", "Fake GPU", "fake", l2_bytes=100)
 
     def __init__(self, spoiled=10**9, does=None):
         super().__init__()
         self.spoiled, self.does = spoiled, does
         self.launches, self.downloads, self.timed = 0, 0, []
-
-    def measuring(self, record, replica):
-        return nullcontext()
-
-    def expect(self, expected):
-        pass
-
-    def load(self, code):
-        return code
 
     def launch(self, module, launch, args):
         self.launches += 1
@@ -82,15 +57,9 @@ class Doubling(HostMemory):
         else:
             out[...] = 2 * a
 
-    def synchronize(self):
-        pass
-
     def download(self, address, out):
         self.downloads += 1
         super().download(address, out)
-
-    def can_compute_error(self, dtype, reference_dtype):
-        return False
 
     def uses_other_streams(self, sample, seconds, watched):
         self.patience_s = seconds
@@ -117,27 +86,25 @@ def job(*steps, kind=Kind.KERNEL, cache=CacheState.COLD, bench="", buffers=BUFFE
 
 
 def measured(device, case_job, expected=EXPECTED):
-    return measure(device, case_job, [b""], Given(expected=expected), DeviceArrayCache(device, 0))
+    return measure(device, case_job, [b""], Given(expected), DeviceArrayCache(device, 0))
 
 
-@pytest.mark.parametrize(
-    ("kind", "cache", "timed"),
-    [
-        (Kind.KERNEL, CacheState.COLD, ("device", True, 200)),
-        (Kind.KERNEL, CacheState.WARM, ("device", True, 0)),
-        (Kind.PIPELINE, CacheState.COLD, ("host", False, 200)),
-        (Kind.PIPELINE, CacheState.WARM, ("host", False, 0)),
-    ],
-)
-def test_a_right_case_has_samples_by_the_clock_of_its_kind_in_its_cache_state(kind, cache, timed):
-    device = Doubling()
-    result = measured(device, job(kind=kind, cache=cache))
-    measurement = result.measurement
-    assert result.usable
-    assert (measurement.status, measurement.cache) == (Status.OK, cache)
-    assert (measurement.replica, measurement.device) == (2, "FAKE-1")
-    assert (measurement.max_error, measurement.mean_error) == (0, 0)
-    assert {tuple(each[:3]) for each in device.timed} == {timed}
+def test_a_right_case_has_samples_by_the_clock_of_its_kind_in_its_cache_state():
+    table = {
+        (Kind.KERNEL, CacheState.COLD): ("device", True, 200),
+        (Kind.KERNEL, CacheState.WARM): ("device", True, 0),
+        (Kind.PIPELINE, CacheState.COLD): ("host", False, 200),
+        (Kind.PIPELINE, CacheState.WARM): ("host", False, 0),
+    }
+    for (kind, cache), timed in table.items():
+        device = Doubling()
+        result = measured(device, job(kind=kind, cache=cache))
+        measurement = result.measurement
+        assert result.usable
+        assert (measurement.status, measurement.cache) == (Status.OK, cache)
+        assert (measurement.replica, measurement.device) == (2, "FAKE-1")
+        assert (measurement.max_error, measurement.mean_error) == (0, 0)
+        assert {tuple(each[:3]) for each in device.timed} == {timed}
 
 
 def test_the_measurement_has_everything_that_sampling_returns():
@@ -223,23 +190,20 @@ def lose(out):
     raise LaunchError("illegal address", fatal=True)
 
 
-@pytest.mark.parametrize(
-    ("does", "status", "reason", "usable"),
-    [
+def test_an_error_before_or_after_timing_becomes_the_measurement():
+    right = Doubling()
+    measured(right, job())
+    table = [
         (zero, Status.WRONG, "wrong result: out[2] is 0, the reference says 6", True),
         (lambda out: None, Status.WRONG, "wrong result: out[0] is nan", True),
         (refuse, Status.FAILED, "refused", True),
         (lose, Status.FAILED, "illegal address", False),
-    ],
-)
-@pytest.mark.parametrize("launch", ["the first", "the last"])
-def test_an_error_before_or_after_timing_becomes_the_measurement(does, status, reason, usable, launch):
-    right = Doubling()
-    measured(right, job())
-    result = measured(Doubling(1 if launch == "the first" else right.launches, does), job())
-    assert (result.measurement.status, result.usable) == (status, usable)
-    assert reason in result.measurement.reason
-    assert result.measurement.samples_s == ()
+    ]
+    for (does, status, reason, usable), launch in product(table, (1, right.launches)):  # the first and the last
+        result = measured(Doubling(launch, does), job())
+        assert (result.measurement.status, result.usable) == (status, usable)
+        assert reason in result.measurement.reason
+        assert result.measurement.samples_s == ()
 
 
 def test_a_case_without_a_reference_is_timed_without_an_error():
@@ -271,31 +235,29 @@ def test_a_host_variant_has_returned_metrics_and_metrics_read_from_its_buffers()
     assert result.metrics == {"latency_s": 2.0, "largest": 8.0}
 
 
-@pytest.mark.parametrize("value", ["None", "{}", "3", '{"a": float("nan")}', '{"a": "quick"}', '{"a": None}'])
-def test_metrics_that_are_not_finite_numbers_fail_the_case(value):
-    result = reported(value)
-    assert result.status is Status.FAILED
-    assert "returned no usable metrics" in result.reason
-    assert result.cure
+def test_metrics_that_are_not_finite_numbers_fail_the_case():
+    for value in ("None", "{}", "3", '{"a": float("nan")}', '{"a": "quick"}', '{"a": None}'):
+        result = reported(value)
+        assert result.status is Status.FAILED
+        assert "returned no usable metrics" in result.reason
+        assert result.cure
 
 
-@pytest.mark.parametrize("name", ["", "a\\0b", "\\x1b[31m", "x" * 201, "time", "energy_j", "max_error"])
-def test_a_metric_that_cannot_have_its_name_fails_the_case(name):
-    result = reported(f'{{"{name}": 1.0}}')
-    assert result.status is Status.FAILED
-    assert "a host variant returned an unusable metric: the metric" in result.reason
-    assert result.cure == "rename the metric"
+def test_a_metric_that_cannot_have_its_name_fails_the_case():
+    for name in ("", "a\\0b", "\\x1b[31m", "x" * 201, "time", "energy_j", "max_error"):
+        result = reported(f'{{"{name}": 1.0}}')
+        assert result.status is Status.FAILED
+        assert "a host variant returned an unusable metric: the metric" in result.reason
+        assert result.cure == "rename the metric"
 
 
-@pytest.mark.parametrize(
-    ("bench", "reason"),
-    [("", "no function 'report'"), ("1 / 0", "raised ZeroDivisionError"), ("import no_such", "no module 'no_such'")],
-)
-def test_a_benchmark_file_that_cannot_be_read_fails_the_case_and_keeps_the_device(bench, reason):
-    result = measured(Doubling(), job(Memset("out"), Call("report"), bench=bench))
-    assert (result.measurement.status, result.usable) == (Status.FAILED, True)
-    assert reason in result.measurement.reason
-    assert result.measurement.cure
+def test_a_benchmark_file_that_cannot_be_read_fails_the_case_and_keeps_the_device():
+    table = {"": "no function 'report'", "1 / 0": "raised ZeroDivisionError", "import no_such": "no module 'no_such'"}
+    for bench, reason in table.items():
+        result = measured(Doubling(), job(Memset("out"), Call("report"), bench=bench))
+        assert (result.measurement.status, result.usable) == (Status.FAILED, True)
+        assert reason in result.measurement.reason
+        assert result.measurement.cure
 
 
 def test_the_registers_metric_is_the_largest_of_all_kernels(monkeypatch):
@@ -303,11 +265,8 @@ def test_the_registers_metric_is_the_largest_of_all_kernels(monkeypatch):
     record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE, replace(DOUBLE, entry="other")), (), "", 0)
     assert auxiliary.registers(record, [b"cubin"]) == {"registers": 40}
     assert auxiliary.registers(replace(record, steps=(replace(DOUBLE, entry="unknown"),)), [b"cubin"]) == {}
-
-
-def test_a_binary_that_is_no_cubin_has_no_registers():
-    record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE,), (), "", 0)
-    assert auxiliary.registers(record, [b"fake"]) == {}
+    monkeypatch.undo()
+    assert auxiliary.registers(record, [b"no cubin"]) == {}
 
 
 # --- places ----------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ ARGS = (BufferArg("x"), BufferArg("y"), ScalarArg("n", "int64", 8))
 
 
 @pytest.mark.usefixtures("torch")
-def test_a_triton_kernel_gets_tensors_numbers_and_its_values_by_name():
+def test_a_triton_kernel_gets_tensors_numbers_and_its_values_by_name_and_its_grid_function_the_chosen_ones():
     call = PackageCall("triton", ARGS, configurations=(KernelConfiguration((2, 1), (("BLOCK", 4), ("num_warps", 8))),))
     arrays, (grid, args, values) = launched(JITFunction(), call)
     assert (grid, values) == ((2, 1), {"BLOCK": 4, "num_warps": 8})
@@ -84,10 +84,6 @@ def test_a_triton_kernel_gets_tensors_numbers_and_its_values_by_name():
     assert args[2] == 8
     assert type(args[2]) is int
     assert arrays["y"].tolist() == [2.0 * value for value in range(8)]
-
-
-@pytest.mark.usefixtures("torch")
-def test_a_grid_function_gets_the_values_that_tritons_own_tuner_chose():
     call = PackageCall("triton", ARGS, configurations=(KernelConfiguration((), (("BLOCK", 4),)),), grid="grid")
     _, (grid, _, _) = launched(JITFunction(), call, lambda n, BLOCK: (n // BLOCK, 3))  # noqa: N803 - a value of Triton
     assert grid == (2, 3)
@@ -115,43 +111,39 @@ def test_a_case_fails_with_the_first_error_if_no_configuration_can_be_launched()
 
 
 @pytest.mark.usefixtures("torch")
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2"])
-def test_narrow_floats_arrive_as_tensors_of_their_own_dtype(dtype):
+def test_narrow_floats_arrive_as_tensors_of_their_own_dtype():
     seen = []
 
     def double(x, y):
         seen.append(x.dtype.name)
         y[...] = x
 
-    arrays = views(dtype)
-    timed, _ = step(double, PackageCall("torch", ARGS[:2]), dtype=dtype).bind(arrays)
-    timed()
-    assert seen == [dtype]
-    assert arrays["y"].tolist() == arrays["x"].tolist()
+    for dtype in ("bfloat16", "float8_e5m2"):
+        arrays = views(dtype)
+        timed, _ = step(double, PackageCall("torch", ARGS[:2]), dtype=dtype).bind(arrays)
+        timed()
+        assert arrays["y"].tolist() == arrays["x"].tolist()
+    assert seen == ["bfloat16", "float8_e5m2"]
 
 
 @pytest.mark.usefixtures("torch")
-@pytest.mark.parametrize("result", [lambda x: 2 * x, lambda x: {"y": 2 * x}, lambda x: (2 * x,)])
-def test_what_a_function_returns_is_stored_for_a_check_and_not_in_a_sample(result):
-    arrays = views()
-    timed, checked = step(result, PackageCall("torch", ARGS[:1], results=("y",))).bind(arrays)
-    timed()
-    assert not arrays["y"].any()
-    checked()
-    assert arrays["y"].tolist() == [2.0 * value for value in range(8)]
-
-
-@pytest.mark.usefixtures("torch")
-def test_a_function_that_neither_gets_nor_returns_an_output_is_reported():
+def test_what_a_function_returns_is_stored_for_a_check_and_not_in_a_sample_and_nothing_is_reported():
+    for result in (lambda x: 2 * x, lambda x: {"y": 2 * x}, lambda x: (2 * x,)):
+        arrays = views()
+        timed, checked = step(result, PackageCall("torch", ARGS[:1], results=("y",))).bind(arrays)
+        timed()
+        assert not arrays["y"].any()
+        checked()
+        assert arrays["y"].tolist() == [2.0 * value for value in range(8)]
     _, checked = step(lambda x: None, PackageCall("torch", ARGS[:1], results=("y",))).bind(views())
     with pytest.raises(LaunchError, match="does not get the outputs y, and returned nothing"):
         checked()
 
 
-@pytest.mark.parametrize(("mode", "options"), [("default", None), ("max-autotune", "max-autotune")])
-def test_a_function_is_compiled_for_the_shapes_of_the_case(torch, mode, options):
-    step(lambda x, y: None, PackageCall("torch", ARGS[:2], compile=mode))
-    assert torch.compiled == [{"mode": options, "dynamic": False}]
+def test_a_function_is_compiled_for_the_shapes_of_the_case(torch):
+    for mode in ("default", "max-autotune"):
+        step(lambda x, y: None, PackageCall("torch", ARGS[:2], compile=mode))
+    assert torch.compiled == [{"mode": None, "dynamic": False}, {"mode": "max-autotune", "dynamic": False}]
 
 
 @pytest.fixture

@@ -130,18 +130,17 @@ def test_constants_are_filled_from_their_buffers_in_their_modules():
         ]
 
 
-@pytest.mark.parametrize(
-    ("steps", "calls", "operations"),
-    [
-        ((Memset("parts"), Launch(0, "tree", (1, 1, 1), (32, 1, 1), ())), False, 2),
-        ((Memset("parts"), HostFinish("sum", "parts", "total")), False, 1),
-        ((Memset("parts"), Call("work")), True, None),
-        ((Memset("parts"), Call("work", timed=False)), False, 1),
-    ],
-)
-def test_the_number_of_queued_operations_is_known_without_python_steps(steps, calls, operations):
-    with program(*steps, work=lambda arrays, stream: None) as (_, _, bound):
-        assert (bound.calls, bound.operations) == (calls, operations)
+def test_the_number_of_queued_operations_is_known_without_python_steps():
+    launch, memset = Launch(0, "tree", (1, 1, 1), (32, 1, 1), ()), Memset("parts")
+    table = {
+        (memset, launch): (False, 2),
+        (memset, HostFinish("sum", "parts", "total")): (False, 1),
+        (memset, Call("work")): (True, None),
+        (memset, Call("work", timed=False)): (False, 1),
+    }
+    for steps, expected in table.items():
+        with program(*steps, work=lambda arrays, stream: None) as (_, _, bound):
+            assert (bound.calls, bound.operations) == expected
 
 
 def test_only_device_steps_are_queued_and_all_steps_are_run():
@@ -157,38 +156,28 @@ def test_only_device_steps_are_queued_and_all_steps_are_run():
     assert called == [77, 77]
 
 
-@pytest.mark.parametrize(("operation", "total"), [("sum", 1e8 + 2), ("min", 1.0), ("max", 1e8)])
-def test_the_host_finishes_in_float64(operation, total):
-    with program(HostFinish(operation, "parts", "total")) as (_, memory, steps):
-        memory.write("parts", np.array([1, 1e8, 1], np.float32))
-        steps.run()
-        assert memory.read("total") == np.float32(total)
-
-
-def test_the_host_finishes_integers_exactly():
+def test_the_host_finishes_in_float64_and_integers_exactly():
+    for operation, total in {"sum": 1e8 + 2, "min": 1.0, "max": 1e8}.items():
+        with program(HostFinish(operation, "parts", "total")) as (_, memory, steps):
+            memory.write("parts", np.array([1, 1e8, 1], np.float32))
+            steps.run()
+            assert memory.read("total") == np.float32(total)
     with program(HostFinish("sum", "ints", "count")) as (_, memory, steps):
         memory.write("ints", np.array([2**24, 1]))
         steps.run()
         assert memory.read("count") == 2**24 + 1
 
 
-@pytest.mark.parametrize(
-    ("operation", "buffer", "value"),
-    [
-        ("sum", "parts", 1e8 + 2),
-        ("mean", "parts", (1e8 + 2) / 3),
-        ("min", "ints", -3.0),
-        ("max", "ints", 4.0),
-        ("mean", "ints", 0.5),
-    ],
-)
-def test_a_metric_is_read_in_float64_on_request(operation, buffer, value):
-    with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (_, memory, steps):
-        steps.run()
-        memory.write("parts", np.array([1, 1e8, 1], np.float32))
-        memory.write("ints", np.array([4, -3]))
-        assert steps.metrics() == {"cost": value}
-        assert type(steps.metrics()["cost"]) is float
+def test_a_metric_is_read_in_float64_on_request():
+    of_parts, of_ints = {"sum": 1e8 + 2, "mean": (1e8 + 2) / 3}, {"min": -3.0, "max": 4.0, "mean": 0.5}
+    for buffer, values in (("parts", of_parts), ("ints", of_ints)):
+        for operation, value in values.items():
+            with program(Memset("parts"), HostMetric("cost", operation, buffer)) as (_, memory, steps):
+                steps.run()
+                memory.write("parts", np.array([1, 1e8, 1], np.float32))
+                memory.write("ints", np.array([4, -3]))
+                assert steps.metrics() == {"cost": value}
+                assert type(steps.metrics()["cost"]) is float
 
 
 def test_no_sample_reads_a_metric():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -67,19 +68,17 @@ def choose(folder, parse, stdout=b"", *, point=(), command=("./bench",), **field
     return result_of(ProgramOutput(folder, content, ""), step, Case("b", "v", point))
 
 
-@pytest.mark.parametrize(
-    ("parse", "stdout", "chosen", "samples_s"),
-    [
+def test_every_format_has_times(tmp_path):
+    table = [
         ("nvbench", NVBENCH, {"point": (("n", 16),)}, (1.5e-5,)),
         ("google-benchmark", google("BM_a", "BM_a", "BM_b"), {"pick": (("benchmark", "BM_a"),)}, (2e-6, 2e-6)),
         ("nccl-tests", NCCL, {"point": (("size", 1048576),), "pick": (("variant", "in-place"),)}, (1e-5,)),
         ("hyperfine", HYPERFINE, {}, (1.0, 2.0, 3.0)),
         ("pytest-benchmark", PYTEST, {}, (0.5, 0.25)),
         ("csv", CSV, {"point": (("n", 8),), "pick": (("benchmark", "copy"),)}, (3e-6, 4e-6)),
-    ],
-)
-def test_every_format_has_times(tmp_path, parse, stdout, chosen, samples_s):
-    assert choose(tmp_path, parse, stdout, **chosen).samples_s == pytest.approx(samples_s)
+    ]
+    for parse, stdout, chosen, samples_s in table:
+        assert choose(tmp_path, parse, stdout, **chosen).samples_s == pytest.approx(samples_s), parse
 
 
 def test_axes_that_the_result_lacks_do_not_matter_and_picked_values_do(tmp_path):
@@ -146,41 +145,37 @@ def test_a_result_that_is_too_large_is_not_read(tmp_path, monkeypatch):
         choose(tmp_path, "csv", result="out.csv")
 
 
-@pytest.mark.parametrize("content", [b"", b"\0", b"{", b"[]", b"null", b"benchmark,time_s\n"])
-@pytest.mark.parametrize("parse", ["nvbench", "google-benchmark", "nccl-tests", "hyperfine", "pytest-benchmark", "csv"])
-def test_nonsense_is_named_as_what_it_is_not(tmp_path, parse, content):
-    with pytest.raises(ProgramError, match=f"its standard output .*{parse}|its standard output has no results"):
-        choose(tmp_path, parse, content)
-
-
-def test_a_program_that_printed_nothing_is_told_so(tmp_path):
+def test_nonsense_is_named_as_what_it_is_not(tmp_path):
+    formats = ("nvbench", "google-benchmark", "nccl-tests", "hyperfine", "pytest-benchmark", "csv")
+    for parse, content in product(formats, (b"", b"\0", b"{", b"[]", b"null", b"benchmark,time_s\n")):
+        with pytest.raises(ProgramError, match=f"its standard output .*{parse}|its standard output has no results"):
+            choose(tmp_path, parse, content)
     with pytest.raises(ProgramError, match="it printed nothing"):
         choose(tmp_path, "nvbench", b"")
 
 
-@pytest.mark.parametrize("seconds", ["1e-13", "2e9"])
-def test_an_impossible_time_is_refused(tmp_path, seconds):
-    with pytest.raises(ProgramError, match="which is impossible"):
-        choose(tmp_path, "csv", f"benchmark,time_s\na,{seconds}\n".encode())
+def test_an_impossible_time_is_refused(tmp_path):
+    for seconds in ("1e-13", "2e9"):
+        with pytest.raises(ProgramError, match="which is impossible"):
+            choose(tmp_path, "csv", f"benchmark,time_s\na,{seconds}\n".encode())
 
 
 REAL = Path(__file__).parents[3] / "data" / "formats"
 
 
-@pytest.mark.parametrize(
-    ("parse", "file", "chosen", "samples"),
-    [
+def test_real_files_have_the_samples_of_a_case(tmp_path):
+    in_place = {"point": (("size", 8),), "pick": (("variant", "in-place"),)}
+    table = [
         ("nvbench", "nvbench.json", {"pick": (("benchmark", "dot"), ("variant", "nvbench"))}, 1),
         ("nvbench", "nvbench.json", {"pick": (("benchmark", "copy"), ("variant", "nvbench-2"))}, 1),
         ("google-benchmark", "google-benchmark.json", {"pick": (("arg0", "1024"),)}, 3),
-        ("nccl-tests", "nccl-tests.txt", {"point": (("size", 8),), "pick": (("variant", "in-place"),)}, 1),
+        ("nccl-tests", "nccl-tests.txt", in_place, 1),
         ("hyperfine", "hyperfine.json", {"point": (("n", 1),)}, 5),
         ("pytest-benchmark", "pytest-benchmark.json", {"point": (("n", 10),), "pick": (("variant", "test_sort"),)}, 40),
         ("csv", "csv.csv", {"pick": (("variant", "ours"),)}, 3),
-    ],
-)
-def test_real_files_have_the_samples_of_a_case(tmp_path, parse, file, chosen, samples):
-    (tmp_path / "out").write_bytes((REAL / file).read_bytes())
-    result = choose(tmp_path, parse, command=("./bench", "--out=out"), **chosen)
-    assert len(result.samples_s) == samples
-    assert all(1e-9 < time < 10 for time in result.samples_s)
+    ]
+    for parse, file, chosen, samples in table:
+        (tmp_path / "out").write_bytes((REAL / file).read_bytes())
+        result = choose(tmp_path, parse, command=("./bench", "--out=out"), **chosen)
+        assert len(result.samples_s) == samples, parse
+        assert all(1e-9 < time < 10 for time in result.samples_s)

@@ -73,11 +73,7 @@ def test_modules_of_no_package_are_stored_with_what_they_import(path):
     __import__("mine")
     code, files = ran_with("mine")
     texts = {name: files[sha256] for name, sha256 in code.modules}
-    assert texts == {
-        "mine": b"from . import inner\n",
-        "mine.inner": b"import zlib, near\n",
-        "near": b"ANSWER = 42\n",
-    }
+    assert texts == {"mine": b"from . import inner\n", "mine.inner": b"import zlib, near\n", "near": b"ANSWER = 42\n"}
 
 
 def test_variables_that_compile_other_code_are_stored_and_places_are_not(monkeypatch):

@@ -1,30 +1,26 @@
 """What disturbs a batch, and how long sampling waits for the device to recover."""
 
-import pytest
-
 from perfsvc.measure.worker.sampling.batches import ClockWatch, Recovery, disturbances
 from perfsvc.model import Batch, Conditions, Slowdown
 
 
-@pytest.mark.parametrize(
-    ("conditions", "causes"),
-    [
-        (Conditions(), ()),
-        (Conditions(sm_clock_hz=1e9, temperature_c=90.0, power_w=700.0), ()),
-        (Conditions(slowdowns=(Slowdown.POWER_CAP,)), ()),
-        (Conditions(slowdowns=(Slowdown.THERMAL,)), ("thermal slowdown",)),
-        (Conditions(slowdowns=(Slowdown.POWER_CAP, Slowdown.HARDWARE)), ("hardware slowdown",)),
-        (Conditions(others=(17, 4711)), ("other processes at work (17, 4711)",)),
-        (Conditions(xids=(79,)), ("faults of the GPU (Xid 79)",)),
-        (Conditions(ecc_errors=2), ("memory errors that could not be corrected (2)",)),
-        (
-            Conditions(slowdowns=(Slowdown.THERMAL, Slowdown.HARDWARE), others=(17,)),
-            ("thermal slowdown", "hardware slowdown", "other processes at work (17)"),
+def test_the_causes_of_a_disturbed_batch_are_named():
+    table = {
+        Conditions(): (),
+        Conditions(sm_clock_hz=1e9, temperature_c=90.0, power_w=700.0): (),
+        Conditions(slowdowns=(Slowdown.POWER_CAP,)): (),
+        Conditions(slowdowns=(Slowdown.THERMAL,)): ("thermal slowdown",),
+        Conditions(slowdowns=(Slowdown.POWER_CAP, Slowdown.HARDWARE)): ("hardware slowdown",),
+        Conditions(others=(17, 4711)): ("other processes at work (17, 4711)",),
+        Conditions(xids=(79,)): ("faults of the GPU (Xid 79)",),
+        Conditions(ecc_errors=2): ("memory errors that could not be corrected (2)",),
+        Conditions(slowdowns=(Slowdown.THERMAL, Slowdown.HARDWARE), others=(17,)): (
+            "thermal slowdown",
+            "hardware slowdown",
+            "other processes at work (17)",
         ),
-    ],
-)
-def test_the_causes_of_a_disturbed_batch_are_named(conditions, causes):
-    assert disturbances(conditions) == causes
+    }
+    assert {conditions: disturbances(conditions) for conditions in table} == table
 
 
 def at(*clocks_mhz, slowdowns=()):
@@ -32,20 +28,17 @@ def at(*clocks_mhz, slowdowns=()):
     return [Batch((1e-3,), conditions=Conditions(clock and clock * 1e6, slowdowns=slowdowns)) for clock in clocks_mhz]
 
 
-@pytest.mark.parametrize(
-    ("usual_mhz", "cases", "lowered"),
-    [
-        (1980, [at(1980), at(1978, 1850), at(2083), at(1978)], [False, True, False, False]),
-        (1980, [at(1840), at(1980), at(1840)], [False, False, True]),  # at first the clock may be locked at 1840 MHz
-        (1980, [at(1500), at(1500), at(1400)], [False, False, True]),  # it is locked at 1500 MHz
-        (1980, [at(1980, slowdowns=(Slowdown.POWER_CAP,))], [True]),
-        (1980, [at(1980, slowdowns=(Slowdown.THERMAL,)), at(None), []], [False, False, False]),
-        (0, [at(1980), at(1000)], [False, False]),  # the usual clock is unknown
-    ],
-)
-def test_a_case_that_lowers_the_clock_is_noticed(usual_mhz, cases, lowered):
-    watch = ClockWatch(usual_mhz * 1e6)
-    assert [watch.lowered_by(batches) for batches in cases] == lowered
+def test_a_case_that_lowers_the_clock_is_noticed():
+    def lowered(usual_mhz, *cases):
+        watch = ClockWatch(usual_mhz * 1e6)
+        return [watch.lowered_by(batches) for batches in cases]
+
+    assert lowered(1980, at(1980), at(1978, 1850), at(2083), at(1978)) == [False, True, False, False]
+    assert lowered(1980, at(1840), at(1980), at(1840)) == [False, False, True]  # it may have been locked at 1840 MHz
+    assert lowered(1980, at(1500), at(1500), at(1400)) == [False, False, True]  # it is locked at 1500 MHz
+    assert lowered(1980, at(1980, slowdowns=(Slowdown.POWER_CAP,))) == [True]
+    assert lowered(1980, at(1980, slowdowns=(Slowdown.THERMAL,)), at(None), []) == [False, False, False]
+    assert lowered(0, at(1980), at(1000)) == [False, False]  # the usual clock is unknown
 
 
 class Disturbed:

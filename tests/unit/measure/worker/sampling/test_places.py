@@ -5,12 +5,15 @@ import statistics
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.measure.worker.sampling.places import Places, at_level
 
+few = settings(max_examples=20)
 
+
+@few
 @given(st.integers(1, 20), st.lists(st.integers(1, 100), min_size=1, max_size=20))
 def test_all_places_get_almost_equally_many_samples(count, batches):
     places = Places(count)
@@ -74,10 +77,8 @@ def test_a_difference_of_a_step_of_the_clock_is_not_taken_for_one_of_places():
     assert adjusted == tuple(samples)
 
 
-@given(
-    st.lists(st.tuples(st.floats(1e-6, 1.0), st.integers(0, 7)), min_size=1, max_size=200),
-    st.floats(0.01, 100.0),
-)
+@few
+@given(st.lists(st.tuples(st.floats(1e-6, 1.0), st.integers(0, 7)), min_size=1, max_size=200), st.floats(0.01, 100.0))
 def test_the_median_lies_between_the_medians_of_the_places(pairs, factor):
     samples, places = zip(*pairs, strict=True)
     adjusted, medians = at_level(samples, places)
