@@ -153,6 +153,13 @@ def alive(pid):
         return False
 
 
+def wait_until_gone(*pids):
+    deadline = time.monotonic() + 10
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_an_interrupt_kills_the_compilers_and_what_they_started(tmp_path):
     build = subprocess.Popen(
@@ -170,9 +177,7 @@ def test_an_interrupt_kills_the_compilers_and_what_they_started(tmp_path):
     assert b"KeyboardInterrupt" in printed
     started = [path.read_text().strip() for path in tmp_path.glob("*.pid")]
     assert len(started) < 6, "what had not started must not start any more"
-    while any(map(alive, started)):
-        assert time.monotonic() < deadline + 10
-        time.sleep(0.02)
+    wait_until_gone(*started)
 
 
 INTERRUPTED_START = """
@@ -258,17 +263,14 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(monkeypatch, tmp_path
     monkeypatch.setattr(programs, "LIMIT_S", 0.5)
     finished = programs.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
     assert (finished.timed_out, finished.output) == (True, "so far\n")
-    deadline = time.monotonic() + 10
-    while alive((tmp_path / "pid").read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until_gone((tmp_path / "pid").read_text().strip())
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="starts a daemon with setsid")
 @pytest.mark.parametrize(("then", "timed_out"), [("exit 3", False), ("sleep 300", True)])
 def test_a_daemon_that_a_compiler_leaves_behind_is_not_waited_for(tmp_path, then, timed_out):
     daemon = "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do sleep 0.02; done"
-    finished = programs.run(["sh", "-c", f"{daemon}; echo done; {then}"], folder=tmp_path, limit_s=3)
+    finished = programs.run(["sh", "-c", f"{daemon}; echo done; {then}"], folder=tmp_path, limit_s=1)
     pid = int((tmp_path / "pid").read_text())
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
@@ -278,10 +280,7 @@ def test_a_daemon_that_a_compiler_leaves_behind_is_not_waited_for(tmp_path, then
 def test_the_children_of_a_compiler_end_with_it(tmp_path):
     finished = programs.run(["sh", "-c", "sleep 20 & echo $! > pid"], folder=tmp_path, limit_s=3)
     assert finished == programs.Finished(0, "")
-    deadline = time.monotonic() + 10
-    while alive((tmp_path / "pid").read_text().strip()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until_gone((tmp_path / "pid").read_text().strip())
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits other processes")

@@ -32,20 +32,13 @@ FUNCTION = """ptxas info    : Function properties for _Z4deepPfi
 """
 
 
-def test_the_assembler_reports_each_kernel():
-    reports = facts.read_ptxas(PRINTED)
-    assert reports == {
+def test_the_assembler_reports_each_kernel_and_the_spills_of_a_function_count_for_all_that_may_call_it():
+    assert facts.read_ptxas(PRINTED) == {
         "_Z1hILi3EEvPf": facts.PtxasReport(registers=10, shared_bytes=4224, barriers=1),
         "g": facts.PtxasReport(registers=64, stack_bytes=96, spill_store_bytes=40, spill_load_bytes=44),
     }
-
-
-def test_the_spills_of_a_function_count_for_every_kernel_that_may_call_it():
     reports = facts.read_ptxas(PRINTED + FUNCTION)
     assert [(report.spill_store_bytes, report.spill_load_bytes) for report in reports.values()] == [(2, 4), (42, 48)]
-
-
-def test_output_without_kernels_has_no_reports():
     assert facts.read_ptxas("") == facts.read_ptxas(FUNCTION) == {}
 
 
@@ -109,12 +102,12 @@ def toolchain():
     return VerboseNvcc("sm_90")
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return Cache(tmp_path / "cache")
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return Cache(tmp_path_factory.mktemp("cache"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def disassembler(cache):
     found = find_nvdisasm()
     if found is None:
@@ -127,8 +120,9 @@ def unit(folder, *options, block=256, text=TEXT):
     return Unit(folder / "k.cu", ("crowded",), (("BLOCK", block),), options)
 
 
-def test_a_unit_has_the_facts_of_each_of_its_kernels(toolchain, cache, disassembler, tmp_path):
-    ((_, found),) = facts_of_all([unit(tmp_path)], toolchain, cache, disassembler).items()
+def test_a_unit_has_the_facts_of_each_of_its_kernels(toolchain, cache, disassembler, tmp_path, monkeypatch):
+    wanted = unit(tmp_path)
+    found = facts_of_all([wanted], toolchain, cache, disassembler)[wanted]
     crowded, idle = found["crowded"], found["idle"]
     assert (crowded.shared_bytes, crowded.barriers, crowded.spill_bytes) == (1024, 1, 0)
     assert crowded.registers > 64
@@ -137,6 +131,11 @@ def test_a_unit_has_the_facts_of_each_of_its_kernels(toolchain, cache, disassemb
     assert (idle.shared_bytes, idle.barriers) == (0, 0)
     assert len(idle.sass) == 64
     assert idle.sass != crowded.sass
+    assert found.most_threads == {"crowded": 256}  # by its launch bounds
+    # Cached facts need neither compiler nor disassembler.
+    monkeypatch.setattr(toolchain, "compile", None)
+    monkeypatch.setattr(disassembler, "_disassemble", None)
+    assert facts_of_all([wanted], toolchain, cache, disassembler)[wanted] == found
 
 
 def test_a_cap_on_registers_shows_as_spills(toolchain, cache, tmp_path):
@@ -145,14 +144,6 @@ def test_a_cap_on_registers_shows_as_spills(toolchain, cache, tmp_path):
     assert facts.registers <= 64
     assert min(facts.spill_store_bytes, facts.spill_load_bytes, facts.stack_bytes) > 0
     assert facts.instructions is None
-
-
-def test_cached_facts_need_neither_compiler_nor_disassembler(toolchain, cache, disassembler, tmp_path, monkeypatch):
-    wanted = unit(tmp_path)
-    first = facts_of_all([wanted], toolchain, cache, disassembler)
-    monkeypatch.setattr(toolchain, "compile", None)
-    monkeypatch.setattr(disassembler, "_disassemble", None)
-    assert facts_of_all([wanted], toolchain, cache, disassembler) == first
 
 
 def test_instructions_disassembled_together_are_those_of_each_kernel(toolchain, cache, disassembler, tmp_path):
@@ -176,11 +167,6 @@ def test_a_unit_that_does_not_compile_does_not_stop_the_others(toolchain, cache,
     assert set(found[right]) == {"crowded", "idle"}
 
 
-def test_kernels_with_launch_bounds_have_a_largest_block(toolchain, cache, tmp_path):
-    (found,) = facts_of_all([unit(tmp_path)], toolchain, cache, None).values()
-    assert found.most_threads == {"crowded": 256}
-
-
 def test_ptx_is_known_by_its_option(tmp_path):
     assert is_ptx(unit(tmp_path, "-ptx"))
     assert not is_ptx(unit(tmp_path, "-O2"))
@@ -199,29 +185,27 @@ def program(folder, script):
 PRINTS_VERSION = 'case "$1" in --version) echo "Cuda compilation tools, V13.5.37";; --help) ;; '
 
 
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("exit 0", "prints no version"),
-        ("echo broken; exit 1", "failed: broken"),
-        (PRINTS_VERSION + "*) echo nonsense;; esac", "no listing"),
-        (PRINTS_VERSION + '*) echo "[{}, []]";; esac', "skipped instructions"),
-        (PRINTS_VERSION + '*) echo "no such architecture"; exit 255;; esac', "no such architecture"),
-    ],
-)
-def test_a_broken_disassembler_is_an_error_with_a_cure(tmp_path, cache, script, message):
-    with pytest.raises(NoDisassemblerError, match=message) as raised:
-        Disassembler(program(tmp_path, script), cache).opcodes("sm_90", {"a": bytes(INSTRUCTION_BYTES)})
-    assert raised.value.cure
+def test_a_broken_disassembler_is_an_error_with_a_cure(tmp_path):
+    scripts = {
+        "exit 0": "prints no version",
+        "echo broken; exit 1": "failed: broken",
+        PRINTS_VERSION + "*) echo nonsense;; esac": "no listing",
+        PRINTS_VERSION + '*) echo "[{}, []]";; esac': "skipped instructions",
+        PRINTS_VERSION + '*) echo "no such architecture"; exit 255;; esac': "no such architecture",
+    }
+    for script, message in scripts.items():
+        with pytest.raises(NoDisassemblerError, match=message) as raised:
+            Disassembler(program(tmp_path, script), Cache(tmp_path)).opcodes("sm_90", {"a": bytes(INSTRUCTION_BYTES)})
+        assert raised.value.cure
 
 
-def test_an_architecture_is_disassembled_by_its_exact_name_if_that_is_known(tmp_path, cache):
+def test_an_architecture_is_disassembled_by_its_exact_name_if_that_is_known(tmp_path):
     listing = json.dumps([{}, [{"sass-instructions": [{"opcode": "EXIT"}]}]])
     script = (
         "case \"$1\" in --version) echo V13.5;; --help) echo \"'SM90','SM90a','SM86'\";; "
         f"*) echo $4 >>{tmp_path}/names; echo '{listing}';; esac"
     )
-    disassembler = disassembly.Disassembler(program(tmp_path, script), cache)
+    disassembler = disassembly.Disassembler(program(tmp_path, script), Cache(tmp_path))
     for name in ("sm_90", "sm_86"):
         assert disassembler.opcodes(name, {"a": bytes(INSTRUCTION_BYTES)}) == {"a": {"EXIT": 1}}
     assert (tmp_path / "names").read_text().split() == ["SM90a", "SM86"]

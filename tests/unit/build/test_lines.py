@@ -54,18 +54,52 @@ def write(folder, text=KERNEL, entries=("k",), options=()):
     return Unit(folder / "kernel" / "k.cu", entries, options=options)
 
 
-def table_of(unit, tmp_path, target="sm_90"):
-    return lines_of_all([unit], TwinNvcc(target), Cache(tmp_path / "cache"))[unit]
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Return a folder with the unit of the kernel, and with a cache that has its binary and its table for sm_90."""
+    return tmp_path_factory.mktemp("shared")
 
 
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
-def test_a_twin_has_the_code_of_the_binary(tmp_path, target):
-    unit = write(tmp_path)
-    plain = NvccToolchain(target).compile(unit)
-    table = table_of(unit, tmp_path, target)
+@pytest.fixture(scope="module")
+def unit(shared):
+    return write(shared)
+
+
+@pytest.fixture(scope="module")
+def cache(shared):
+    return Cache(shared / "cache")
+
+
+@pytest.fixture(scope="module")
+def built(unit, cache):
+    return compile_all([unit], NvccToolchain("sm_90"), cache)
+
+
+@pytest.fixture(scope="module")
+def twin(unit):
+    """Return the binary with a line table."""
+    return TwinNvcc("sm_90").compile_with_lines(unit)
+
+
+@pytest.fixture(scope="module")
+def other(shared):
+    """Return a binary of another kernel."""
+    return NvccToolchain("sm_90").compile(write(shared / "other", KERNEL.replace("i * 33", "i * 35")))
+
+
+def table_of(unit, cache, target="sm_90"):
+    return lines_of_all([unit], TwinNvcc(target), cache)[unit]
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["sm_90", *(pytest.param(target, marks=pytest.mark.slow) for target in ("sm_75", "sm_80", "sm_100", "sm_120"))],
+)
+def test_a_twin_has_the_code_of_the_binary(unit, cache, other, target):
+    plain = compile_all([unit], NvccToolchain(target), cache)[unit].code
+    table = table_of(unit, cache, target)
     assert table.holds_for(plain)
-    other = write(tmp_path / "other", KERNEL.replace("i * 33", "i * 35"))
-    assert not table.holds_for(NvccToolchain(target).compile(other))
+    assert not table.holds_for(other)
     sizes = {kernel: len(text) for kernel, text in elf.kernel_texts(plain).items()}
     assert set(table.kernels) == set(sizes)
     for kernel, rows in table.kernels.items():
@@ -80,69 +114,55 @@ def test_a_twin_has_the_code_of_the_binary(tmp_path, target):
     assert table.line("of another unit", 0) is None
 
 
-def test_equal_sources_in_two_folders_have_equal_tables_that_name_no_folder(tmp_path):
-    here, away = write(tmp_path / "here"), write(tmp_path / "far" / "away")
-    assert str(tmp_path).encode() in TwinNvcc("sm_90").compile_with_lines(here), "the twin itself names the folder"
-    table = TwinNvcc("sm_90").compile(here)
-    assert str(tmp_path).encode() not in table
-    assert table == TwinNvcc("sm_90").compile(away)
+def test_equal_sources_in_two_folders_have_equal_tables_that_name_no_folder(unit, cache, shared, twin, tmp_path):
+    assert str(shared).encode() in twin, "the twin itself names the folder"
+    table = codec.encode(table_of(unit, cache))
+    assert str(shared).encode() not in table
+    assert table == TwinNvcc("sm_90").compile(write(tmp_path / "far" / "away"))
 
 
-def test_a_table_comes_from_the_cache_apart_from_the_binary(tmp_path, monkeypatch):
-    unit, cache = write(tmp_path), Cache(tmp_path / "cache")
-    toolchain = TwinNvcc("sm_90")
-    table = lines_of_all([unit], toolchain, cache)[unit]
-    monkeypatch.setattr(toolchain, "compile", None)
-    assert lines_of_all([unit], toolchain, cache)[unit] == table
+def test_a_table_comes_from_the_cache_apart_from_the_binary(unit, cache, monkeypatch):
+    table = table_of(unit, cache)
+    monkeypatch.setattr(TwinNvcc, "compile", None)
+    assert table_of(unit, cache) == table
 
 
 def test_a_file_of_an_include_folder_has_the_name_that_the_store_has(tmp_path):
     text = '#include <tile.cuh>\nextern "C" __global__ void k(float* p) { p[0] = nested(p[1]); }\n'
     unit = write(tmp_path, text, options=(f"-I{tmp_path / 'shared'}",))
-    rows = table_of(unit, tmp_path).kernels["k"]
+    rows = table_of(unit, Cache(tmp_path / "cache")).kernels["k"]
     assert {line.file for _, line in rows if line} == {"k.cu", "<I0>/tile.cuh"}
 
 
-def test_the_code_of_a_kernel_without_a_file_of_the_user_has_no_line(tmp_path):
-    unit = write(tmp_path)
-    code = TwinNvcc("sm_90").compile_with_lines(unit)
-    assert not [line for rows in read_lines(code, unit.source.parent, {}).kernels.values() for _, line in rows if line]
+def test_the_code_of_a_kernel_without_a_file_of_the_user_has_no_line(unit, twin):
+    assert not [line for rows in read_lines(twin, unit.source.parent, {}).kernels.values() for _, line in rows if line]
 
 
-def test_a_binary_gets_its_lines_only_if_they_hold_for_its_code(tmp_path, monkeypatch):
-    unit, broken, cache = write(tmp_path), write(tmp_path / "broken", "oops"), Cache(tmp_path / "cache")
-    toolchain = NvccToolchain("sm_90")
-    built = compile_all([unit, broken], toolchain, cache)
-    reported = []
-    found = with_lines(built, toolchain, cache, report=reported.append)
-    assert found[broken] is built[broken]
-    assert found[unit] == replace(built[unit], lines=found[unit].lines)
+def test_a_binary_gets_its_lines_only_if_they_hold_for_its_code(unit, cache, built, other):
+    toolchain, reported = NvccToolchain("sm_90"), []
+    broken = Unit(unit.source.with_name("broken.cu"), ())
+    both = built | {broken: CompileError("it does not compile")}
+    found = with_lines(both, toolchain, cache, report=reported.append)
+    assert found == {unit: replace(built[unit], lines=found[unit].lines), broken: both[broken]}
     assert codec.decode(LineTable, found[unit].lines).holds_for(built[unit].code)
     assert not reported
-    other = write(tmp_path / "other", KERNEL.replace("i * 33", "i * 35"))
-    changed = toolchain.compile(other)
-    assert with_lines({unit: replace(built[unit], code=changed)}, toolchain, cache, report=reported.append) == {
-        unit: replace(built[unit], code=changed)
-    }
+    changed = {unit: replace(built[unit], code=other)}
+    assert with_lines(changed, toolchain, cache, report=reported.append) == changed
     assert reported == ["the source lines of k.cu are not known: -lineinfo changes its code"]
 
 
-def test_a_twin_that_does_not_compile_is_reported(tmp_path, monkeypatch):
-    unit, cache = write(tmp_path), Cache(tmp_path / "cache")
-    toolchain = NvccToolchain("sm_90")
-    built = compile_all([unit], toolchain, cache)
-
+def test_a_twin_that_does_not_compile_is_reported(built, tmp_path, monkeypatch):
     def fail(*_):
         raise CompileError("k.cu does not compile", cure="correct it")
 
     monkeypatch.setattr(TwinNvcc, "compile_with_lines", fail)
     reported = []
-    assert with_lines(built, toolchain, cache, report=reported.append) == built
+    assert with_lines(built, NvccToolchain("sm_90"), Cache(tmp_path), report=reported.append) == built
     assert reported == ["the source lines of k.cu are not known: k.cu does not compile"]
 
 
-def test_files_of_a_table_can_be_renamed(tmp_path):
-    table = table_of(write(tmp_path), tmp_path)
+def test_files_of_a_table_can_be_renamed(unit, cache):
+    table = table_of(unit, cache)
     other = codec.decode(LineTable, renamed(codec.encode(table), lambda name: f"deep/{name}"))
     assert other.code_digest == table.code_digest
     lines = [line and SourceLine(line.file.removeprefix("deep/"), line.line) for _, line in other.kernels["k"]]
@@ -158,34 +178,28 @@ def test_ptx_has_no_table_and_a_broken_source_an_error(tmp_path):
     assert isinstance(built[broken], CompileError)
 
 
-def test_a_binary_without_a_table_has_no_lines(tmp_path):
-    unit = write(tmp_path)
-    plain = NvccToolchain("sm_90").compile(unit)
-    assert read_lines(plain, tmp_path, {}) == LineTable(elf.code_digest(plain), {})
+def test_a_binary_without_a_table_has_no_lines(other, tmp_path):
+    assert read_lines(other, tmp_path, {}) == LineTable(elf.code_digest(other), {})
 
 
-def test_an_unknown_version_of_the_table_is_an_error(tmp_path, monkeypatch):
-    unit = write(tmp_path)
+def test_an_unknown_version_of_the_table_is_an_error(unit, twin, monkeypatch):
     toolchain = TwinNvcc("sm_90")
-    code = toolchain.compile_with_lines(unit)
-    content, _ = elf.line_programs(code)
+    content, _ = elf.line_programs(twin)
     newer = content[:4] + struct.pack("<H", 5) + content[6:]
-    monkeypatch.setattr(toolchain, "compile_with_lines", lambda _: code.replace(content, newer))
+    monkeypatch.setattr(toolchain, "compile_with_lines", lambda _: twin.replace(content, newer))
     with pytest.raises(CompileError, match=r"line table of k\.cu by nvcc .* has version 5 of DWARF"):
         toolchain.compile(unit)
 
 
-def test_a_damaged_table_is_an_error_and_never_hangs(tmp_path):
-    unit = write(tmp_path)
-    code = TwinNvcc("sm_90").compile_with_lines(unit)
-    content, _ = elf.line_programs(code)
+def test_a_damaged_table_is_an_error_and_never_hangs(unit, twin):
+    content, _ = elf.line_programs(twin)
     names = {str(unit.source): "k.cu"}
-    intact = read_lines(code, unit.source.parent, names)
+    intact = read_lines(twin, unit.source.parent, names)
     for place in range(0, len(content), 7):
         damaged = bytearray(content)
         damaged[place] ^= 0xFF
         try:
-            table = read_lines(code.replace(content, bytes(damaged)), unit.source.parent, names)
+            table = read_lines(twin.replace(content, bytes(damaged)), unit.source.parent, names)
         except lines.DAMAGED:
             continue
         assert table.code_digest == intact.code_digest

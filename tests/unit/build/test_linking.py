@@ -45,30 +45,21 @@ def unit(tmp_path):
     return written
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("-O3", "-lineinfo"), LinkOptions(others=("-O3", "-lineinfo"))),
-        (("-lcudadevrt",), LinkOptions(words=("-lcudadevrt",), libraries=("cudadevrt",))),
-        (("-l", "mine", "-w"), LinkOptions(words=("-lmine",), libraries=("mine",), others=("-w",))),
-        (
-            ("-L../lib", "-L", "here", "--library=mine"),
-            LinkOptions(words=("-L../lib", "-Lhere", "-lmine"), libraries=("mine",), folders=("../lib", "here")),
+def test_options_of_the_linker_are_told_from_those_of_the_compiler():
+    both_folders = LinkOptions(words=("-L../lib", "-Lhere", "-lmine"), libraries=("mine",), folders=("../lib", "here"))
+    table = {
+        ("-O3", "-lineinfo"): LinkOptions(others=("-O3", "-lineinfo")),
+        ("-lcudadevrt",): LinkOptions(words=("-lcudadevrt",), libraries=("cudadevrt",)),
+        ("-l", "mine", "-w"): LinkOptions(words=("-lmine",), libraries=("mine",), others=("-w",)),
+        ("-L../lib", "-L", "here", "--library=mine"): both_folders,
+        ("--library-path=../lib", "--library-path", "here", "-L=there"): LinkOptions(
+            words=("-L../lib", "-Lhere", "-Lthere"), folders=("../lib", "here", "there")
         ),
-        (
-            ("--library-path=../lib", "--library-path", "here", "-L=there"),
-            LinkOptions(words=("-L../lib", "-Lhere", "-Lthere"), folders=("../lib", "here", "there")),
-        ),
-        (
-            ("-l=mine", "-lone,two"),
-            LinkOptions(words=("-lmine", "-lone", "-ltwo"), libraries=("mine", "one", "two")),
-        ),
-        (("lib/libm.a", "b.o"), LinkOptions(words=("lib/libm.a", "b.o"), files=("lib/libm.a", "b.o"))),
-        (("-DX=a.o", "-Ilib"), LinkOptions(others=("-DX=a.o", "-Ilib"))),
-    ],
-)
-def test_options_of_the_linker_are_told_from_those_of_the_compiler(options, expected):
-    assert link_options(options) == expected
+        ("-l=mine", "-lone,two"): LinkOptions(words=("-lmine", "-lone", "-ltwo"), libraries=("mine", "one", "two")),
+        ("lib/libm.a", "b.o"): LinkOptions(words=("lib/libm.a", "b.o"), files=("lib/libm.a", "b.o")),
+        ("-DX=a.o", "-Ilib"): LinkOptions(others=("-DX=a.o", "-Ilib")),
+    }
+    assert {options: link_options(options) for options in table} == table
 
 
 def test_a_unit_is_linked_if_it_has_several_sources_or_a_library(unit, tmp_path):
@@ -96,13 +87,13 @@ def test_equal_sources_in_two_folders_are_linked_to_one_code(unit):
 
 
 @needs_nvcc
-def test_a_kernel_has_the_registers_of_what_it_calls_in_another_source(unit, tmp_path):
-    linked = unit()
-    toolchain = VerboseNvcc("sm_90")
+def test_a_kernel_has_the_registers_of_what_it_calls_in_another_source(unit, tmp_path, monkeypatch):
+    linked, toolchain = unit(), VerboseNvcc("sm_90")
+    compiled = toolchain.compile(linked)
+    monkeypatch.setattr(toolchain, "compile", lambda _: compiled)
     kernels = facts_of_all([linked], toolchain, Cache(tmp_path / "cache"), None)[linked]
     assert isinstance(kernels, Kernels)
-    binary = toolchain.compile(linked).partition(b"\0")[2]
-    assert kernels["apply"].registers == elf.kernel_registers(binary)["_Z5applyPf"] > 0
+    assert kernels["apply"].registers == elf.kernel_registers(compiled.partition(b"\0")[2])["_Z5applyPf"] > 0
 
 
 @needs_nvcc

@@ -91,10 +91,12 @@ def disassembler(cache):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_120"])
-def test_each_access_is_at_the_line_of_the_users_file(unit, cache, disassembler, architecture):
+@pytest.mark.parametrize(
+    "architecture", ["sm_90", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sm_80", "sm_120"))]
+)
+def test_each_access_is_at_the_line_of_the_users_file(unit, cache, disassembler, monkeypatch, architecture):
     toolchain = VerboseNvcc(architecture)
-    found = local_lines_of_all([unit], toolchain, cache, disassembler)[unit]
+    (found,) = local_lines_of_all([unit], toolchain, cache, disassembler).values()
     files = {unit.source: SOURCE, unit.source.parent / "common" / "held.cuh": HEADER}
     facts = facts_of_all([unit], toolchain, cache, disassembler)[unit]
     assert found["idle"] == ()
@@ -107,17 +109,15 @@ def test_each_access_is_at_the_line_of_the_users_file(unit, cache, disassembler,
         # The few others are at the header of the kernel or have no line.
         assert counts.total() <= dict(facts[kernel].instructions)["local"] <= counts.total() + 4
     assert facts["spills"].spill_bytes > 0
-
-
-def test_known_lines_need_neither_compiler_nor_disassembler(unit, cache, disassembler, monkeypatch):
-    toolchain = VerboseNvcc("sm_90")
-    first = local_lines_of_all([unit], toolchain, cache, disassembler)
+    # Known lines need neither compiler nor disassembler.
     monkeypatch.setattr(nvcc.NvccToolchain, "_compile", None)
     monkeypatch.setattr(disassembler, "_disassemble", None)
-    assert local_lines_of_all([unit], toolchain, cache, disassembler) == first
+    assert local_lines_of_all([unit], toolchain, cache, disassembler)[unit] == found
 
 
 def test_lines_of_other_code_are_unknown(unit, cache, disassembler, monkeypatch):
+    unit.source.write_text('extern "C" __global__ void k(float *y, int n) { y[n] = y[n * 7] / n; }\n')
+
     def of_other_code(self, unit):
         return self._compile(unit, "-lineinfo", "-Xptxas=-O1")[0]
 

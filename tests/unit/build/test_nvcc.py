@@ -52,40 +52,37 @@ def toolchain():
     return NvccToolchain("sm_90")
 
 
-def test_a_unit_becomes_a_cubin_with_its_entries(toolchain, unit):
-    code = toolchain.compile(unit)
+@pytest.fixture(scope="module")
+def code(toolchain, tmp_path_factory):
+    """Return the binary of the kernel."""
+    return toolchain.compile(write(tmp_path_factory.mktemp("kernel") / "here"))
+
+
+def test_a_unit_becomes_a_cubin_with_its_entries(toolchain, code):
     assert {"f", "g"} < set(entries.kernels(code))
     assert toolchain.version.startswith("nvcc 1")
     assert "sm_90" in toolchain.targets
 
 
-@pytest.mark.parametrize("option", ["-ptx", "--ptx"])
-def test_ptx_is_made_where_an_option_asks_for_it(toolchain, tmp_path, option):
-    unit = write(tmp_path / "here", options=("-w", option))
-    code = toolchain.compile(unit)
+def test_ptx_is_made_where_an_option_asks_for_it(toolchain, tmp_path):
+    code = toolchain.compile(write(tmp_path / "here", options=("-w", "-ptx")))
     assert b".target sm_90\n" in code
     assert {"f", "g"} < set(entries.kernels(code))
-    assert code == toolchain.compile(write(tmp_path / "away", options=("-w", option)))
+    assert code == toolchain.compile(write(tmp_path / "away", options=("-w", "--ptx")))
     with pytest.raises(CompileError, match="no kernel named h"):
-        toolchain.compile(write(tmp_path / "here", options=("-w", option), entries=("f", "h")))
+        toolchain.compile(write(tmp_path / "here", options=("-w", "-ptx"), entries=("f", "h")))
 
 
-def test_two_checkouts_give_equal_bytes_without_a_path(toolchain, unit, tmp_path):
+def test_two_checkouts_give_equal_bytes_without_a_path(toolchain, code, unit, tmp_path):
     away = write(tmp_path / "quite" / "another" / "place")
-    code = toolchain.compile(unit)
     assert code == toolchain.compile(away)
     assert str(tmp_path).encode() not in code
     assert toolchain.preimage(unit, local_files(unit)) == toolchain.preimage(away, local_files(away))
 
 
-def test_a_parameter_changes_the_code(toolchain, unit, tmp_path):
-    other = write(tmp_path / "other", defines=(("FACTOR", 4),))
-    assert toolchain.compile(unit) != toolchain.compile(other)
-
-
-def test_an_architecture_among_the_options_wins(toolchain, tmp_path):
-    code = toolchain.compile(write(tmp_path, options=("-w", "-arch=sm_90a")))
-    assert code != toolchain.compile(write(tmp_path))
+def test_a_parameter_and_an_architecture_among_the_options_change_the_code(toolchain, code, tmp_path):
+    for fields in ({"defines": (("FACTOR", 4),)}, {"options": ("-w", "-arch=sm_90a")}):
+        assert toolchain.compile(write(tmp_path / "other", **fields)) != code
 
 
 def test_a_case_that_requires_exactly_one_architecture_is_compiled_for_it(toolchain, tmp_path):
@@ -106,10 +103,9 @@ def test_a_case_that_requires_exactly_one_architecture_is_compiled_for_it(toolch
         toolchain.compile(least)
 
 
-@pytest.mark.parametrize("value", ["1,2", "(1,2)"])
-def test_a_comma_in_a_parameter_reaches_the_kernel(toolchain, tmp_path, value):
-    text = 'extern "C" __global__ void f(int* p) { const int both[] = {(VALUE)}; p[0] = both[0]; }\n'
-    assert toolchain.compile(write(tmp_path, text, defines=(("VALUE", value),)))
+def test_a_comma_in_a_parameter_reaches_the_kernel(toolchain, tmp_path):
+    text = 'extern "C" __global__ void f(int* p) { const int both[] = {FIRST, (SECOND)}; p[0] = both[0]; }\n'
+    assert toolchain.compile(write(tmp_path, text, defines=(("FIRST", "1,2"), ("SECOND", "(1,2)"))))
 
 
 def test_a_misspelt_option_is_a_compile_error(toolchain, tmp_path):
@@ -249,10 +245,10 @@ def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
     assert toolchain.preimage(unit, local_files(unit)) != before
 
 
-@pytest.mark.parametrize("text", [b"", b"MZ not an ELF", b"\x7fELF\x02\x01" + b"\0" * 10])
-def test_bytes_that_are_no_cubin_are_refused(text):
-    with pytest.raises(ValueError, match="ELF"):
-        entries.kernels(text)
+def test_bytes_that_are_no_cubin_are_refused():
+    for text in (b"", b"MZ not an ELF", b"\x7fELF\x02\x01" + b"\0" * 10):
+        with pytest.raises(ValueError, match="ELF"):
+            entries.kernels(text)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="makes an ELF file with gcc")
@@ -263,9 +259,9 @@ def test_entries_are_the_text_sections_of_any_elf_file(tmp_path):
     assert entries.kernels(Path(tmp_path, "a.o").read_bytes()) == ("one", "two")
 
 
-def test_a_verbose_binary_has_the_same_code(toolchain, unit):
-    code, printed = toolchain.compile_verbosely(unit)
+def test_a_verbose_binary_has_the_same_code(toolchain, code, unit):
+    verbose, printed = toolchain.compile_verbosely(unit)
     reports = facts.read_ptxas(printed)
-    assert {name: report.registers for name, report in reports.items()} == elf.kernel_registers(code)
+    assert {name: report.registers for name, report in reports.items()} == elf.kernel_registers(verbose)
     assert {"f", "g"} < set(reports)
-    assert elf.code_digest(code) == elf.code_digest(toolchain.compile(unit))
+    assert elf.code_digest(verbose) == elf.code_digest(code)

@@ -16,72 +16,29 @@ def facts(registers=0, shared_bytes=0, barriers=0):
     return StaticFacts(registers, 0, 0, 0, shared_bytes, barriers, None, "")
 
 
-@pytest.mark.parametrize(
-    ("launch", "share", "limiter"),
-    [
-        (("sm_80", 32, 256, 0, 1), 1.0, Limiter.WARPS),
-        (("sm_80", 33, 256, 0, 1), 0.75, Limiter.REGISTERS),
-        (("sm_80", 255, 256, 0, 1), 0.125, Limiter.REGISTERS),
-        (("sm_80", 32, 256, 48 * KIB, 1), 0.375, Limiter.SHARED_MEMORY),
-        (("sm_80", 16, 32, 0, 0), 0.5, Limiter.BLOCKS),
-        (("sm_86", 40, 1024, 0, 1), 2 / 3, Limiter.WARPS),  # a second block would be the 33rd to 64th warp of 48
-        (("sm_89", 168, 128, 0, 1), 0.25, Limiter.REGISTERS),
-        (("sm_90", 168, 384, 200 * KIB, 1), 12 / 64, Limiter.REGISTERS),
-        (("sm_90", 90, 128, 227 * KIB, 1), 4 / 64, Limiter.SHARED_MEMORY),
-        (("sm_90", 32, 64, 0, 5), 24 / 64, Limiter.BARRIERS),
-        (("sm_100", 64, 512, 0, 1), 0.5, Limiter.REGISTERS),
-        (("sm_120", 32, 64, 0, 1), 1.0, Limiter.WARPS),
-        (("sm_90", 255, 512, 0, 1), 0.0, Limiter.REGISTERS),
-        (("sm_86", 32, 256, 100 * KIB, 1), 0.0, Limiter.SHARED_MEMORY),  # 99 KiB at most
-    ],
-)
-def test_occupancy_agrees_with_nvidias_calculator(launch, share, limiter):
-    architecture, registers, threads, shared_bytes, barriers = launch
-    found = occupancy(architecture, facts(registers, 0, barriers), threads, shared_bytes)
-    assert (found.share, found.limiter) == (pytest.approx(share), limiter)
-    assert occupancy(architecture, facts(registers, shared_bytes, barriers), threads, 0) == found
-
-
-def test_an_unknown_architecture_has_no_occupancy():
-    assert occupancy("sm_999", facts(32), 256, 0) is None
-
-
-PROGRAM = r"""
-#include <cstdio>
-#include <initializer_list>
-#include "cuda_occupancy.h"
-
-int main() {
-    int major, minor, threads, registers, block, barriers;
-    unsigned long shared, of_multiprocessor, reserved;
-    while (std::scanf("%d %d %d %lu %lu %d %d %lu %d", &major, &minor, &threads, &of_multiprocessor, &reserved,
-                      &registers, &block, &shared, &barriers) == 9) {
-        cudaOccDeviceProp device{};
-        device.computeMajor = major;
-        device.computeMinor = minor;
-        device.maxThreadsPerBlock = 1024;
-        device.maxThreadsPerMultiprocessor = threads;
-        device.regsPerBlock = device.regsPerMultiprocessor = 65536;
-        device.warpSize = 32;
-        device.sharedMemPerBlock = 49152;
-        device.sharedMemPerMultiprocessor = of_multiprocessor;
-        device.sharedMemPerBlockOptin = of_multiprocessor - reserved;
-        device.reservedSharedMemPerBlock = reserved;
-        device.numSms = 1;
-        cudaOccFuncAttributes kernel{};
-        kernel.maxThreadsPerBlock = 1024;
-        kernel.numRegs = registers;
-        kernel.partitionedGCConfig = PARTITIONED_GC_OFF;
-        kernel.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
-        kernel.maxDynamicSharedSizeBytes = shared;
-        kernel.numBlockBarriers = barriers;
-        cudaOccDeviceState state;
-        cudaOccResult result{};
-        if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &device, &kernel, &state, block, shared)) return 1;
-        std::printf("%d\n", result.activeBlocksPerMultiprocessor);
+def test_occupancy_has_the_share_and_the_limiter_of_nvidias_calculator():
+    table = {
+        ("sm_80", 32, 256, 0, 1): (1.0, Limiter.WARPS),
+        ("sm_80", 33, 256, 0, 1): (0.75, Limiter.REGISTERS),
+        ("sm_80", 255, 256, 0, 1): (0.125, Limiter.REGISTERS),
+        ("sm_80", 32, 256, 48 * KIB, 1): (0.375, Limiter.SHARED_MEMORY),
+        ("sm_80", 16, 32, 0, 0): (0.5, Limiter.BLOCKS),
+        ("sm_86", 40, 1024, 0, 1): (2 / 3, Limiter.WARPS),  # a second block would be the 33rd to 64th warp of 48
+        ("sm_89", 168, 128, 0, 1): (0.25, Limiter.REGISTERS),
+        ("sm_90", 168, 384, 200 * KIB, 1): (12 / 64, Limiter.REGISTERS),
+        ("sm_90", 90, 128, 227 * KIB, 1): (4 / 64, Limiter.SHARED_MEMORY),
+        ("sm_90", 32, 64, 0, 5): (24 / 64, Limiter.BARRIERS),
+        ("sm_100", 64, 512, 0, 1): (0.5, Limiter.REGISTERS),
+        ("sm_120", 32, 64, 0, 1): (1.0, Limiter.WARPS),
+        ("sm_90", 255, 512, 0, 1): (0.0, Limiter.REGISTERS),
+        ("sm_86", 32, 256, 100 * KIB, 1): (0.0, Limiter.SHARED_MEMORY),  # 99 KiB at most
     }
-}
-"""
+    for launch, (share, limiter) in table.items():
+        architecture, registers, threads, shared_bytes, barriers = launch
+        found = occupancy(architecture, facts(registers, 0, barriers), threads, shared_bytes)
+        assert (found.share, found.limiter) == (pytest.approx(share), limiter), launch
+        assert occupancy(architecture, facts(registers, shared_bytes, barriers), threads, 0) == found
+    assert occupancy("sm_999", facts(32), 256, 0) is None
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +51,8 @@ def calculator(tmp_path_factory):
     if not places or shutil.which("g++") is None:
         pytest.skip("needs cuda_occupancy.h (pip install nvidia-cuda-runtime) and g++")
     folder = tmp_path_factory.mktemp("calculator")
-    (folder / "calculator.cpp").write_text(PROGRAM)
-    command = ["g++", "-w", f"-I{places[0].parent}", "-o", folder / "calculator", folder / "calculator.cpp"]
+    source = Path(__file__).with_name("calculator.cpp")
+    command = ["g++", "-w", f"-I{places[0].parent}", "-o", folder / "calculator", source]
     subprocess.run(command, check=True)
     return folder / "calculator"
 

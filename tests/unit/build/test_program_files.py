@@ -61,32 +61,17 @@ def test_a_command_that_hangs_is_killed(tmp_path, monkeypatch):
     assert "was still running after 0.3 s and was killed" in failure(made(tmp_path, build="sleep 100"))
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_file_has_to_be_there_regular_executable_and_not_too_large(tmp_path, monkeypatch):
     assert failure(made(tmp_path)) == f"the program {tmp_path}/bench does not exist"
     assert failure(made(tmp_path, "data", executable=False)) == f"the file {tmp_path}/data of a program does not exist"
-
-
-def test_a_missing_folder_of_the_build_is_named(tmp_path):
-    gone = tmp_path / "gone"
-    assert "could not be started" in failure(made(gone, build="make"))
-
-
-def test_only_the_executable_has_to_be_executable(tmp_path):
+    assert "could not be started" in failure(made(tmp_path / "gone", build="make"))
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    assert "is not a regular file" in failure(made(tmp_path, "folder"))
+    assert "is not a regular file" in failure(made(tmp_path, "pipe"))
     (tmp_path / "bench").write_text("text")
     assert failure(made(tmp_path)) == f"the program {tmp_path}/bench is not executable"
     assert isinstance(next(iter(read_programs([made(tmp_path, executable=False)]).values())), Binary)
-
-
-@pytest.mark.parametrize("what", ["folder", "pipe"])
-def test_a_file_has_to_be_a_regular_file(tmp_path, what):
-    if what == "folder":
-        (tmp_path / "bench").mkdir()
-    else:
-        os.mkfifo(tmp_path / "bench")
-    assert "is not a regular file" in failure(made(tmp_path))
-
-
-def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(program_files, "MOST_PROGRAM_BYTES", 1 << 20)
     (tmp_path / "bench").write_bytes(bytes(3 << 20))
     assert "has 3 MiB, and at most 1 MiB are stored" in failure(made(tmp_path))

@@ -48,17 +48,15 @@ def test_a_fault_among_many_blocks_ends_the_launch_once(faults):
         faults("two_barriers", (100, 10), 64, np.zeros(64, np.float32))
 
 
-@pytest.mark.parametrize(
-    ("entry", "reason"),
-    [
-        ("shifted", "__pipeline_memcpy_async of 16 bytes needs addresses that are multiples of 16"),
-        ("too_wide", "__pipeline_memcpy_async copies 4, 8 or 16 bytes, not 32 with 0 zeros"),
-    ],
-)
-def test_an_asynchronous_copy_that_no_gpu_makes_is_named(kernels, entry, reason):
-    with pytest.raises(LaunchError) as caught:
-        kernels("copies.cu", ("WIDTH", 4))(entry, 1, 1, np.zeros(16, np.float32))
-    assert caught.value.what == f"kernel {entry}, block (0,0,0): {reason}"
+def test_an_asynchronous_copy_that_no_gpu_makes_is_named(kernels):
+    reasons = {
+        "shifted": "__pipeline_memcpy_async of 16 bytes needs addresses that are multiples of 16",
+        "too_wide": "__pipeline_memcpy_async copies 4, 8 or 16 bytes, not 32 with 0 zeros",
+    }
+    for entry, reason in reasons.items():
+        with pytest.raises(LaunchError) as caught:
+            kernels("copies.cu", ("WIDTH", 4))(entry, 1, 1, np.zeros(16, np.float32))
+        assert caught.value.what == f"kernel {entry}, block (0,0,0): {reason}"
 
 
 def test_a_shuffle_with_lanes_that_have_exited_is_named(faults):
@@ -76,12 +74,9 @@ def test_a_lane_outside_its_own_mask_is_named(faults):
         faults("shuffle_outside_its_mask", 1, 32, np.zeros(32, np.int32))
 
 
-def test_an_assertion_is_reported_with_its_thread(faults):
+def test_an_assertion_and_a_trap_are_reported_with_their_threads(faults):
     with pytest.raises(LaunchError, match=r"assertion failed at faults.cu:35: threadIdx.x < 3, in thread \(3,0,0\)"):
         faults("asserts", 1, 8, np.zeros(8, np.int32))
-
-
-def test_a_trap_is_reported_with_its_thread(faults):
     with pytest.raises(LaunchError, match=r"__trap\(\) by thread \(0,0,0\)"):
         faults("traps", 1, 1)
 
@@ -92,36 +87,27 @@ def test_every_fault_can_be_repeated(faults):
             faults("divergent", 4, 256, np.zeros(1024, np.float32))
 
 
-def test_a_wrong_number_of_arguments_is_refused(faults):
+def test_wrong_arguments_and_an_entry_that_the_module_lacks_are_refused(faults):
     with pytest.raises(LaunchError, match="kernel fine takes 1 arguments, and the launch has 2"):
         faults("fine", 1, 32, np.zeros(32, np.float32), np.int32(1))
-
-
-def test_an_argument_of_the_wrong_size_is_refused(faults):
     with pytest.raises(LaunchError, match=r"argument 2 of kernel returns_early has 4 bytes, .* int64 of 8"):
         faults("returns_early", 1, 32, np.zeros(32, np.float32), np.int64(1))
-
-
-def test_an_entry_that_the_module_lacks_is_refused(faults):
     with pytest.raises(LaunchError, match="the module has no kernel nowhere"):
         faults("nowhere", 1, 32)
 
 
-@pytest.mark.parametrize(
-    ("grid", "block", "shared_bytes"),
-    [
+def test_the_cpu_refuses_what_a_gpu_refuses(device, load):
+    shapes = [
         ((1, 1, 1), (1025, 1, 1), 0),
         ((1, 1, 1), (32, 32, 2), 0),
         ((1, 1, 1), (1, 1, 65), 0),
         ((0, 1, 1), (32, 1, 1), 0),
         ((1, 65536, 1), (32, 1, 1), 0),
         ((1, 1, 1), (32, 1, 1), (227 << 10) + 1),
-    ],
-)
-def test_the_cpu_refuses_what_a_gpu_refuses(device, load, grid, block, shared_bytes):
-    launch = Launch(0, "traps", grid, block, (), shared_bytes)
-    with pytest.raises(LaunchError, match="invalid configuration: kernel traps"):
-        device.launch(load("faults.cu"), launch, [])
+    ]
+    for grid, block, shared_bytes in shapes:
+        with pytest.raises(LaunchError, match="invalid configuration: kernel traps"):
+            device.launch(load("faults.cu"), Launch(0, "traps", grid, block, (), shared_bytes), [])
 
 
 def test_a_missing_or_too_small_constant_is_refused(device, load):
@@ -133,10 +119,10 @@ def test_a_missing_or_too_small_constant_is_refused(device, load):
     device.free(address)
 
 
-@pytest.mark.parametrize("code", [b"", b"text", b"\x7fELF\x02\x01" + bytes(10)])
-def test_bytes_that_are_no_shared_object_are_refused(device, code):
-    with pytest.raises(LaunchError, match="the binary cannot be loaded"):
-        device.load(code)
+def test_bytes_that_are_no_shared_object_are_refused(device):
+    for code in (b"", b"text", b"\x7fELF\x02\x01" + bytes(10)):
+        with pytest.raises(LaunchError, match="the binary cannot be loaded"):
+            device.load(code)
 
 
 def test_a_stack_overflow_ends_only_its_process(toolchain, data, tmp_path):

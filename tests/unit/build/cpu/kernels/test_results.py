@@ -1,6 +1,7 @@
 """What .cu files compute on the CPU device, against NumPy."""
 
 import threading
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,38 +24,17 @@ def as_structured(grid, block, *, of):
     return np.array(triples, np.uint32)
 
 
-@pytest.mark.parametrize(("n", "grid"), [(1, 1), (1000, 4), (1000, 2), (100_003, 37)])
-def test_a_grid_stride_vector_add_is_exact(kernels, rng, n, grid):
-    a, b = rng.random((2, n), np.float32)
-    out = np.zeros(n, np.float32)
-    kernels("blocks.cu")("vector_add", grid, 256, a, b, out, np.int32(n))
-    assert np.array_equal(out, a + b)
-
-
-@pytest.mark.parametrize("tile", [8, 16, 32])
-def test_a_transpose_through_shared_memory_is_exact_for_every_tile(kernels, rng, tile):
-    rows, columns = 50, 71
-    matrix = rng.random((rows, columns), np.float32)
-    out = np.zeros((columns, rows), np.float32)
-    grid = (-(-columns // tile), -(-rows // tile))
-    kernels("blocks.cu", ("TILE", tile))(
-        "transpose", grid, (tile, tile), matrix, out, np.int32(rows), np.int32(columns)
-    )
-    assert np.array_equal(out, matrix.T)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("block", [32, 256, 1024])
-def test_a_template_sums_each_block_in_dynamic_shared_memory(kernels, rng, dtype, block):
-    n = 3000
-    values = rng.random(n).astype(dtype)
-    blocks = -(-n // block)
-    out = np.zeros(blocks, dtype)
-    entry = "tree_sum_float" if dtype == np.float32 else "tree_sum_double"
-    size = block * np.dtype(dtype).itemsize
-    kernels("blocks.cu")(entry, blocks, block, values, out, np.int32(n), shared_bytes=size)
-    sums = [values[start : start + block].sum(dtype=np.float64) for start in range(0, n, block)]
-    assert out == pytest.approx(sums, rel=1e-5)
+def test_a_template_sums_each_block_in_dynamic_shared_memory(kernels, rng):
+    for dtype, block in product((np.float32, np.float64), (32, 256, 1024)):
+        n = 3000
+        values = rng.random(n).astype(dtype)
+        blocks = -(-n // block)
+        out = np.zeros(blocks, dtype)
+        entry = "tree_sum_float" if dtype == np.float32 else "tree_sum_double"
+        size = block * np.dtype(dtype).itemsize
+        kernels("blocks.cu")(entry, blocks, block, values, out, np.int32(n), shared_bytes=size)
+        sums = [values[start : start + block].sum(dtype=np.float64) for start in range(0, n, block)]
+        assert out == pytest.approx(sums, rel=1e-5)
 
 
 def test_a_shared_array_of_the_file_belongs_to_each_block_alone(kernels, rng):
@@ -64,74 +44,56 @@ def test_a_shared_array_of_the_file_belongs_to_each_block_alone(kernels, rng):
     assert np.array_equal(out, values[:, ::-1])
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-@pytest.mark.parametrize("n", [192, 191, 130, 1])
-def test_asynchronous_copies_fill_the_rest_with_zeros(kernels, rng, width, n):
-    values = rng.random(192, np.float32)
-    out = np.full_like(values, np.nan)
-    kernels("copies.cu", ("WIDTH", width))("turned_around", 3, 64 // width, values, out, np.int32(n), shared_bytes=256)
-    values[n:] = 0
-    assert np.array_equal(out.reshape(3, 64), values.reshape(3, 64)[:, ::-1])
+def test_asynchronous_copies_fill_the_rest_with_zeros(kernels, rng):
+    for width, n in product((1, 2, 4), (192, 191, 130, 1)):
+        values = rng.random(192, np.float32)
+        out = np.full_like(values, np.nan)
+        kernels("copies.cu", ("WIDTH", width))(
+            "turned_around", 3, 64 // width, values, out, np.int32(n), shared_bytes=256
+        )
+        values[n:] = 0
+        assert np.array_equal(out.reshape(3, 64), values.reshape(3, 64)[:, ::-1])
 
 
-@pytest.mark.parametrize(("grid", "block"), [((2, 3, 4), (5, 2, 3)), ((1, 1, 2), (1, 64, 1)), ((7, 1, 1), (1, 1, 8))])
-def test_indices_have_three_dimensions(kernels, grid, block):
-    count = int(np.prod(grid) * np.prod(block))
-    threads, blocks = np.zeros((2, count, 3), np.uint32)
-    expected = np.array([tuple(block)], np.dtype("u4,u4,u4"))[0]
-    kernels("blocks.cu")("indices", grid, block, threads, blocks, expected)
-    assert np.array_equal(threads, as_structured(grid, block, of="thread"))
-    assert np.array_equal(blocks, as_structured(grid, block, of="block"))
+def test_indices_have_three_dimensions(kernels):
+    for grid, block in (((2, 3, 4), (5, 2, 3)), ((1, 1, 2), (1, 64, 1)), ((7, 1, 1), (1, 1, 8))):
+        count = int(np.prod(grid) * np.prod(block))
+        threads, blocks = np.zeros((2, count, 3), np.uint32)
+        expected = np.array([tuple(block)], np.dtype("u4,u4,u4"))[0]
+        kernels("blocks.cu")("indices", grid, block, threads, blocks, expected)
+        assert np.array_equal(threads, as_structured(grid, block, of="thread"))
+        assert np.array_equal(blocks, as_structured(grid, block, of="block"))
 
 
-def test_a_float4_kernel_in_a_shared_header_scales(kernels, rng):
-    values = rng.random((1000, 4), np.float32)
-    out = np.zeros_like(values)
-    kernels("blocks.cu")("float4_scaled", 4, 256, values, out, np.float32(3), np.int32(1000))
-    assert np.array_equal(out, values * np.float32(3))
+def test_barriers_count_predicates(kernels):
+    for true in (0, 1, 99, 100):
+        predicate = (np.arange(100) < true).astype(np.int32)
+        out = np.zeros(100, np.int32)
+        kernels("blocks.cu")("counted", 1, 100, predicate, out)
+        assert set(out) == {true * 100 + (true == 100) * 10 + (true > 0)}
 
 
-def test_constants_are_read_as_they_were_set(kernels, device, load):
-    coefficients = np.array([1, 2, 3, 4], np.float32)
-    address = device.allocate(coefficients.nbytes)
-    device.upload(address, coefficients)
-    device.set_constant(load("blocks.cu"), "coefficients", address, coefficients.nbytes)
-    device.free(address)
-    x = np.linspace(-1, 1, 32, dtype=np.float32)
-    out = np.zeros_like(x)
-    kernels("blocks.cu")("polynomial", 1, 32, x, out)
-    assert out == pytest.approx(np.polyval(coefficients[::-1], x), abs=1e-5)
+def test_a_warp_shuffle_sums_each_warp_even_a_partial_one(kernels, rng):
+    for block in (32, 64, 20, 50, 257):
+        blocks = 3
+        values = rng.random(block * blocks)
+        warps = -(-block // 32)
+        out = np.zeros(values.size // 32 + 2)
+        kernels("warps.cu")("warp_sum", 1, block, values, out, np.int32(block))
+        sums = [values[start : min(start + 32, block)].sum() for start in range(0, block, 32)]
+        assert out[:warps] == pytest.approx(sums, rel=1e-12)
 
 
-@pytest.mark.parametrize("true", [0, 1, 99, 100])
-def test_barriers_count_predicates(kernels, true):
-    predicate = (np.arange(100) < true).astype(np.int32)
-    out = np.zeros(100, np.int32)
-    kernels("blocks.cu")("counted", 1, 100, predicate, out)
-    assert set(out) == {true * 100 + (true == 100) * 10 + (true > 0)}
-
-
-@pytest.mark.parametrize("block", [32, 64, 20, 50, 257])
-def test_a_warp_shuffle_sums_each_warp_even_a_partial_one(kernels, rng, block):
-    blocks = 3
-    values = rng.random(block * blocks)
-    warps = -(-block // 32)
-    out = np.zeros(values.size // 32 + 2)
-    kernels("warps.cu")("warp_sum", 1, block, values, out, np.int32(block))
-    sums = [values[start : min(start + 32, block)].sum() for start in range(0, block, 32)]
-    assert out[:warps] == pytest.approx(sums, rel=1e-12)
-
-
-@pytest.mark.parametrize("width", [32, 16, 8])
-def test_shuffles_stay_within_their_width(kernels, width):
-    out = np.zeros((4, 32), np.int32)
-    kernels("warps.cu")("shuffles", 1, 32, out, np.int32(width))
-    lane = np.arange(32)
-    first = lane // width * width
-    assert np.array_equal(out[0], first + 5 % width)
-    assert np.array_equal(out[1], np.where(lane - 3 < first, lane, lane - 3))
-    assert np.array_equal(out[2], np.where(lane + 3 >= first + width, lane, lane + 3))
-    assert np.array_equal(out[3], lane ^ 5)
+def test_shuffles_stay_within_their_width(kernels):
+    for width in (32, 16, 8):
+        out = np.zeros((4, 32), np.int32)
+        kernels("warps.cu")("shuffles", 1, 32, out, np.int32(width))
+        lane = np.arange(32)
+        first = lane // width * width
+        assert np.array_equal(out[0], first + 5 % width)
+        assert np.array_equal(out[1], np.where(lane - 3 < first, lane, lane - 3))
+        assert np.array_equal(out[2], np.where(lane + 3 >= first + width, lane, lane + 3))
+        assert np.array_equal(out[3], lane ^ 5)
 
 
 def test_shuffles_carry_eight_bytes(kernels):
@@ -145,18 +107,18 @@ def test_shuffles_carry_eight_bytes(kernels):
     assert np.array_equal(unsigneds, FULL - other)
 
 
-@pytest.mark.parametrize("lanes", [32, 11])
-def test_votes_and_reductions_see_the_lanes_that_exist(kernels, rng, lanes):
-    values = rng.integers(0, 3, lanes).astype(np.int32)
-    out = np.zeros((6, lanes), np.uint32)
-    kernels("warps.cu")("votes", 1, lanes, values, out)
-    bits = 1 << np.arange(lanes, dtype=np.uint64)
-    assert set(out[0]) == {bits[values != 0].sum()}
-    assert set(out[1]) == {values.any()}
-    assert set(out[2]) == {values.all()}
-    assert out[3].tolist() == [bits[values == value].sum() for value in values]
-    assert set(out[4]) == {values.sum()}
-    assert set(out[5]) == {values.max()}
+def test_votes_and_reductions_see_the_lanes_that_exist(kernels, rng):
+    for lanes in (32, 11):
+        values = rng.integers(0, 3, lanes).astype(np.int32)
+        out = np.zeros((6, lanes), np.uint32)
+        kernels("warps.cu")("votes", 1, lanes, values, out)
+        bits = 1 << np.arange(lanes, dtype=np.uint64)
+        assert set(out[0]) == {bits[values != 0].sum()}
+        assert set(out[1]) == {values.any()}
+        assert set(out[2]) == {values.all()}
+        assert out[3].tolist() == [bits[values == value].sum() for value in values]
+        assert set(out[4]) == {values.sum()}
+        assert set(out[5]) == {values.max()}
 
 
 def test_the_halves_of_a_warp_meet_by_themselves(kernels):
@@ -165,12 +127,12 @@ def test_the_halves_of_a_warp_meet_by_themselves(kernels):
     assert np.array_equal(out, np.arange(64).reshape(4, 16).sum(axis=1).repeat(16))
 
 
-@pytest.mark.parametrize("n", [1, 10, 32, 40])
-def test_the_active_mask_has_the_lanes_that_arrived(kernels, n):
-    out = np.zeros(64, np.uint32)
-    kernels("warps.cu")("active", 1, 64, out, np.int32(n))
-    masks = [(1 << max(0, min(32, n - warp * 32))) - 1 for warp in (0, 1)]
-    assert out.tolist() == [masks[i // 32] if i < n else 0 for i in range(64)]
+def test_the_active_mask_has_the_lanes_that_arrived(kernels):
+    for n in (1, 10, 32, 40):
+        out = np.zeros(64, np.uint32)
+        kernels("warps.cu")("active", 1, 64, out, np.int32(n))
+        masks = [(1 << max(0, min(32, n - warp * 32))) - 1 for warp in (0, 1)]
+        assert out.tolist() == [masks[i // 32] if i < n else 0 for i in range(64)]
 
 
 def test_atomics_of_many_blocks_lose_nothing(kernels, rng):
