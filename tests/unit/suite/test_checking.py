@@ -12,28 +12,22 @@ from pathlib import Path
 import pytest
 
 from perfsvc.suite import Selection, discover
+from tests.unit.suite.benches import VARIANT, text_of
 
 SUITES = Path(__file__).parents[2] / "data" / "suites"
-VARIANT = """Variant(
-    "plain",
-    source="../scale.cu", entry="scale", grid=lambda n: ceil_div(n, 64), block=64, args=("y", "x", "n"),
-)"""
-RIGHT = {
-    "axes": '{"n": (256, 1000)}',
-    "smoke": '{"n": 10}',
-    "inputs": "inputs",
-    "outputs": '{"y": output("float64", lambda n: n)}',
-    "reference": "lambda x: 2 * x",
-    "tolerance": "Tolerance(max=1e-6, mean=1e-7)",
-    "variants": f"[{VARIANT}]",
-}
-"""The fields of a benchmark without problems."""
 RELATIVE = {"relative_to": "'plain'", "variants": f"[{VARIANT[:-1]}    params={{'T': (1, 2)}})]"}
 NAMED_LIKE_AN_AXIS = {
     "inputs": 'lambda rng, n: {"n": rng.random(n)}',
     "reference": "lambda n: n",
     "variants": f"[{VARIANT}]".replace('"x", ', ""),
 }
+TOO_LARGE_LATE = {
+    "axes": '{"n": (10, 2**31)}',
+    "inputs": 'lambda rng: {"x": rng.random(1)}',
+    "outputs": '{"y": output("float64", 1)}',
+    "variants": f"[{VARIANT}]".replace("Variant(", "Variant(  # problem: 2147483648: too large for int32"),
+}
+"""A benchmark whose problem is at a full point alone."""
 WRONG_SHAPE = "reference of 'y' has the shape (9,), the output is declared as (10,)"
 TABLE = {
     "axes_and_points": ("both axes and points are given", {"points": '[{"n": 5}]'}),
@@ -64,10 +58,7 @@ TABLE = {
     "reference_of_another_shape": ("", {"reference": f"lambda x: x[1:]  # problem: {WRONG_SHAPE}"}),
     "reference_that_raises": ("", {"reference": "lambda x: x @ x[1:]  # problem: reference raised ValueError"}),
     "reference_without_outputs": ("no outputs", {"outputs": None, "variants": '[Variant("v", run=inputs)]'}),
-    "reference_without_signature": (
-        "reference has parameters whose names cannot be read",
-        {"reference": "dict"},
-    ),
+    "reference_without_signature": ("reference has parameters whose names cannot be read", {"reference": "dict"}),
     "relative_to_that_is_no_variant": ("relative_to is 'plain', which is no variant", RELATIVE),
     "shape_of_another_axis": (
         "",
@@ -76,7 +67,9 @@ TABLE = {
     "smoke_of_other_axes": ("the smoke point names m, the axes are n", {"smoke": '{"m": 10}'}),
     "tolerance_below_zero": ("tolerance is Tolerance(max=-1.0, mean=0.0)", {"tolerance": "Tolerance(-1.0, 0.0)"}),
     "tolerance_of_no_kind": ("tolerance is 1e-06", {"tolerance": "lambda n: 1e-6"}),
+    "too_large_at_a_full_point": ("", TOO_LARGE_LATE),
     "unknown_dtype": ("'y' has the dtype 'float23'", {"outputs": '{"y": output("float23", lambda n: n)}'}),
+    "unknown_precision": ("precision is 'fp31'", {"work": "Work(flops=2, precision='fp31')"}),
     "version_zero": ("version is 0", {"version": "0"}),
     "work_of_a_float": ("read_bytes is 3.3333333333333335", {"work": "lambda n: Work(n / 3)"}),
     "work_of_another_axis": ("", {"work": "lambda m: Work(m)  # problem: work asks for 'm'"}),
@@ -87,14 +80,6 @@ TABLE = {
     ),
 }
 """What is reported with the line of each broken benchmark, if anything, and the fields in which it differs."""
-
-
-def text_of(problem="", fields=()):
-    """Return the bench.py of a benchmark that differs in some fields from one without problems."""
-    first = ["from perfsvc.suite import *", "def inputs(rng, n):", '    return {"x": rng.random(n)}']
-    given = [f"{name}={value}\n," for name, value in (RIGHT | dict(fields)).items() if value]
-    called = "benchmark = Benchmark(" + f"  # problem: {problem}" * bool(problem)
-    return "\n".join([*first, called, *given, ")\n"])
 
 
 def marked(path: Path) -> list[tuple[int, str]]:
@@ -163,23 +148,6 @@ def test_the_second_benchmark_of_one_name_is_reported():
     assert [listed.case.id for listed in suite.select(Selection(), "full")] == ["same/python"]
 
 
-def test_problems_that_hold_only_at_a_full_point_are_found_too(tmp_path):
-    folder = tmp_path / "late"
-    folder.mkdir()
-    (folder / "k.cu").write_text("")
-    (folder / "bench.py").write_text(
-        "from perfsvc.suite import *\n"
-        "benchmark = Benchmark(\n"
-        "    axes={'n': (10, 2**31)}, smoke={'n': 1}, inputs=lambda rng: {'x': rng.random(1)},\n"
-        "    outputs={'y': output('float64', 1)}, reference=lambda x: x, tolerance=Tolerance(0, 0),\n"
-        "    variants=[Variant('v', source='k.cu', entry='k', grid=1, block=1, args=('y', 'n'))])\n"
-    )
-    (problem,) = discover(tmp_path).problems
-    assert problem.line == 5
-    assert "2147483648: too large for int32" in problem.what
-    assert "i64('n')" in problem.cure
-
-
 def test_relative_to_with_half_a_name_gets_the_nearest_name(suite):
     (problem,) = problems_of(suite, "relative_to_that_is_no_variant")
     assert problem.cure == "did you mean 'plain-T2'?"
@@ -217,16 +185,3 @@ def test_a_problem_that_every_variant_meets_is_reported_once(tmp_path):
     (tmp_path / "bench.py").write_text(text.replace("../scale.cu", "scale.cu"))
     (problem,) = discover(tmp_path).problems
     assert problem.what == "work is 80"
-
-
-def test_an_option_whose_quote_is_never_closed_is_reported_with_its_line(tmp_path):
-    (tmp_path / "k.cu").write_text("")
-    (tmp_path / "bench.py").write_text(
-        "from perfsvc.suite import *\n"
-        'benchmark = Benchmark(axes={"n": (8,)}, smoke={"n": 8}, variants=[\n'
-        """    Variant("v", source="k.cu", entry="k", grid=1, block=1, options="-DX='1")])\n"""
-    )
-    (problem,) = discover(tmp_path).problems
-    assert problem.line == 3
-    assert "options is" in problem.what
-    assert "every quote closed" in problem.cure

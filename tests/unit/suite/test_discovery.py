@@ -17,35 +17,18 @@ def suite():
     return discover(SUITES / "good")
 
 
-def test_a_good_suite_has_no_problems(suite):
+def test_benchmarks_are_found_in_nested_folders_by_their_names_and_without_problems(suite):
     assert suite.problems == ()
-
-
-def test_benchmarks_are_found_in_nested_folders_and_sorted_by_name(suite):
     assert [file.name for file in suite.benchmarks] == ["points", "python", "steps"]
-
-
-def test_a_benchmark_is_found_by_its_name(suite):
     assert suite.benchmark("points").path == SUITES / "good" / "deep" / "nested" / "points" / "bench.py"
-
-
-def test_an_unknown_benchmark_is_a_key_error(suite):
     with pytest.raises(KeyError):
         suite.benchmark("nothing")
 
 
-def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path):
+def test_a_folder_that_is_not_there_or_has_no_benchmark_but_in_hidden_folders_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="no folder") as caught:
         discover(tmp_path / "nothing")
     assert "--suite" in caught.value.cure
-
-
-def test_a_folder_without_a_benchmark_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match=r"no bench\.py"):
-        discover(tmp_path)
-
-
-def test_hidden_folders_are_not_searched(tmp_path):
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv" / "bench.py").write_text("")
     with pytest.raises(UsageError, match=r"no bench\.py"):
@@ -81,27 +64,14 @@ def test_a_folder_that_cannot_be_searched_is_a_problem(tmp_path, monkeypatch):
     assert suite.split_problems(Selection(("points/*",))) == ((), (problem,))
 
 
-def test_full_points_are_the_product_of_the_axes_that_only_allows(suite):
+def test_full_points_are_the_product_of_the_axes_that_only_allows_or_listed_and_smoke_points_have_their_order(suite):
     ids = [listed.case.id for listed in suite.select(Selection(("steps/full-TILE32-FAST0",)), "full")]
-    assert ids == [
-        f"steps/full-TILE32-FAST0[{point}]"
-        for point in ("n=64,scale=0.5", "n=64,scale=2.0", "n=4096,scale=0.5", "n=4096,scale=2.0")
-    ]
-
-
-def test_points_can_be_listed_one_by_one(suite):
+    assert ids == [f"steps/full-TILE32-FAST0[n={n},scale={scale}]" for n in (64, 4096) for scale in (0.5, 2.0)]
     ids = [listed.case.id for listed in suite.select(Selection(("points",)), "full")]
     assert ids == ["points/copy[rows=8,layout=row]", "points/copy[rows=16,layout=column]"]
-
-
-def test_the_smoke_point_has_the_order_of_the_axes(suite):
-    ids = [listed.case.id for listed in suite.select(Selection(("steps",)), "smoke")]
-    assert "steps/full-TILE16-FAST1[n=10,scale=0.5]" in ids
-
-
-def test_tuples_of_parameters_expand_and_single_values_do_not(suite):
-    variants = {listed.case.variant for listed in suite.select(Selection(("steps",)), "smoke")}
-    assert variants == {f"full-TILE{tile}-FAST{fast}" for tile in (16, 32) for fast in (0, 1)}
+    variants = [f"full-TILE{tile}-FAST{fast}" for tile in (16, 32) for fast in (0, 1)]  # a single value expands nothing
+    ids = {listed.case.id for listed in suite.select(Selection(("steps",)), "smoke")}
+    assert ids == {f"steps/{variant}[n=10,scale=0.5]" for variant in variants}
 
 
 def test_former_names_expand_with_the_same_parameters(suite):

@@ -85,17 +85,13 @@ def test_a_small_result_of_large_inputs_has_a_fresh_reference(fresh):
     assert expected["y"].tolist() == [inputs["x"].max()]
 
 
-@pytest.mark.parametrize(("result", "known"), [(SMALL_RESULT_BYTES - 8, True), (SMALL_RESULT_BYTES, False)])
-def test_a_result_is_small_below_a_mebibyte(fresh, result, known):
-    shape = f"{result // 8} if n > 4 else 4"
-    _, expected = fresh(n=LARGE, shape=shape, reference=f"x[:{shape}]")
-    assert bool(expected) is known
-
-
-@pytest.mark.parametrize(("n", "known"), [(LARGE // 2 - 1, True), (LARGE // 2, False)])
-def test_inputs_and_results_are_small_below_sixteen_mebibytes_together(fresh, n, known):
-    _, expected = fresh(n=n)
-    assert bool(expected) is known
+def test_a_result_is_small_below_a_mebibyte_and_inputs_and_results_below_sixteen(fresh):
+    for result, known in ((SMALL_RESULT_BYTES - 8, True), (SMALL_RESULT_BYTES, False)):
+        shape = f"{result // 8} if n > 4 else 4"
+        _, expected = fresh(n=LARGE, shape=shape, reference=f"x[:{shape}]")
+        assert bool(expected) is known
+    for n, known in ((LARGE // 2 - 1, True), (LARGE // 2, False)):
+        assert bool(fresh(n=n)[1]) is known
 
 
 def test_a_result_that_no_input_changes_has_a_fresh_reference_however_large(fresh):
@@ -109,17 +105,10 @@ def test_a_result_whose_change_its_dtype_cannot_hold_has_a_fresh_reference(fresh
     assert set(expected) == {"y"}
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        "np.arange(n)",
-        "np.full(n, np.nan)",
-        "rng.random(n) if n < 8 else np.ones(n)",
-        "rng.random(n + rng.integers(1_000_000) * (n > 4))",
-    ],
-)
-def test_equal_inputs_and_inputs_that_do_not_fit_are_not_fresh(fresh, inputs):
-    assert fresh(inputs=inputs, shape="1", reference="x.sum()") == ({}, {})
+def test_equal_inputs_and_inputs_that_do_not_fit_are_not_fresh(fresh):
+    of_any_size = "rng.random(n + rng.integers(1_000_000) * (n > 4))"
+    for inputs in ("np.arange(n)", "np.full(n, np.nan)", "rng.random(n) if n < 8 else np.ones(n)", of_any_size):
+        assert fresh(inputs=inputs, shape="1", reference="x.sum()") == ({}, {})
 
 
 def test_a_difference_at_the_very_end_is_seen(fresh):

@@ -1,6 +1,4 @@
-"""Steps in Triton, CuPy, Numba and PyTorch: what is reported about them, and what they become."""
-
-import pytest
+"""Steps in Triton, CuPy, Numba and PyTorch, and what they become."""
 
 from perfsvc.build import Cache, compile_all
 from perfsvc.build.toolchain import FakeToolchain
@@ -115,36 +113,6 @@ def test_a_kernel_of_cupy_gets_numbers_like_a_kernel_in_cpp(tmp_path):
     _, step = resolved(tmp_path, 'run=cupy(double, grid=4, block=256, args=("x", "y", "n", f32(0.5)), shared_bytes=64)')
     assert step.package.args[2:] == (ScalarArg("n", "int32", 4096), ScalarArg("", "float32", 0.5))
     assert (step.package.block, step.package.shared_bytes) == ((256, 1, 1), 64)
-
-
-@pytest.mark.parametrize(
-    ("variant", "what"),
-    [
-        ("run=torch(len)", "torch gets 'len', which this file does not define"),
-        ("run=torch(lambda a: a)", "torch gets '<lambda>', which this file does not define"),
-        ("run=cupy(grid)", "the function asks for 'TILE', which is no known name"),
-        ('run=torch("double", source="add.py", args=("x",))', "add.py does not define 'double' at the top level"),
-        ('run=torch("add_kernel", source="add.py")', "calls 'add_kernel' of add.py and has no args"),
-        ('run=triton("add_kernel", source="none.py", grid=1, args=("y",))', "no source file 'none.py'"),
-        ('run=triton("add_kernel", source="add.cu", grid=1, args=("y",))', "has the source 'add.cu'"),
-        ('run=triton(double, source="add.py", grid=1, args=("y",))', "has a source and gets <function double"),
-        ('run=triton("add_kernel", source="add.py", grid=1, args=("z",))', "argument 'z' is not known"),
-        ('run=triton("add_kernel", source="add.py", grid=1, args=("x",))', "no step that uses the output 'y'"),
-        (TRITON + "grid=lambda TILE: TILE)", "grid of variant 'of' asks for 'TILE', which is no known name"),
-        (TRITON + "grid=0)", "grid of variant 'of' is (0,)"),
-        (TRITON + "grid=1, BLOCK=[1])", "BLOCK of variant 'of' is [1]"),
-        (TRITON + "grid=1, configs=8)", "configs is 8"),
-        ('run=numba(double, grid=1, block=None, args=("y",))', "numba has a grid and no block"),
-        ('run=cupy(double, grid=1, args=("y",))', "cupy has a grid and no block"),
-        ("run=cupy(double, block=32)", "cupy has a block and no grid"),
-        ('run=torch(double, compile="fast")', "compile is 'fast'"),
-        ('run=torch(double), args=("x",)', "has run beside args"),
-    ],
-)
-def test_a_mistake_is_reported_before_a_gpu_is_used(tmp_path, variant, what):
-    problems = suite(tmp_path, variant).problems
-    assert [problem for problem in problems if what in problem.what], [problem.what for problem in problems]
-    assert all(problem.cure for problem in problems)
 
 
 def test_a_python_source_that_is_no_python_is_a_problem_of_its_line(tmp_path):

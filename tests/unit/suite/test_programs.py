@@ -3,32 +3,16 @@
 import pytest
 
 from perfsvc.model import Kind
-from perfsvc.suite import Selection, discover
+from perfsvc.suite import discover
+from tests.unit.suite import benches
 
-BENCH = """from perfsvc.suite import Benchmark, Tolerance, Variant, output, program, regex
-
-benchmark = Benchmark(
-    axes={{"n": (256, 1000)}},
-    smoke={{"n": 10}},
-    inputs=lambda rng, n: {{"x": rng.random(n)}},
-    outputs={{"y": output("float64", lambda n: n)}},
-    reference=lambda x: x,
-    tolerance=Tolerance(max=0, mean=0),
-    variants=[{variants}],
-)
-"""
 TIME = 'regex("(?P<time_s>.+)")'
 
 
 @pytest.fixture
 def resolved(tmp_path):
     def resolve(*variants, points="full"):
-        folder = tmp_path / "suite" / "loop"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "bench.py").write_text(BENCH.format(variants=", ".join(variants)))
-        suite = discover(tmp_path / "suite")
-        assert [str(problem) for problem in suite.problems] == []
-        return suite.resolve(Selection(), points)[0]
+        return benches.resolved(tmp_path / "suite" / "loop", points, variants=f"[{', '.join(variants)}]")
 
     return resolve
 
@@ -95,8 +79,7 @@ def test_a_record_names_a_digest_for_each_file(resolved):
 
 
 def test_a_program_beside_the_benchmark_that_lacks_its_folder_gets_a_hint(tmp_path):
-    folder = tmp_path / "suite" / "loop"
-    folder.mkdir(parents=True)
-    (folder / "bench.py").write_text(BENCH.format(variants=f'Variant("v", run=program("tool", parse={TIME}))'))
-    (problem,) = discover(tmp_path / "suite").problems
+    variant = f'Variant("v", run=program("tool", parse={TIME}))'
+    (tmp_path / "bench.py").write_text(benches.text_of(fields={"variants": f"[{variant}]"}))
+    (problem,) = discover(tmp_path).problems
     assert problem.cure.endswith("if tool lies beside the bench.py, write ./tool")

@@ -1,7 +1,5 @@
 """Which changes of a benchmark file change what its Python functions do."""
 
-import pytest
-
 from perfsvc.suite.python_source import imports, same_source
 
 FILE = '''"""Sums."""
@@ -48,9 +46,8 @@ def changed(old, new):
     return FILE.replace(old, new)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_what_a_function_does_not_reach_is_no_other_source():
+    changes = [
         ('"""Sum on the GPU."""', '"""Sum."""  # quickly'),
         ('"""Sum on the GPU."""\n', "\n"),
         ("def inputs", "\n\ndef inputs"),
@@ -58,40 +55,35 @@ def changed(old, new):
         ("import torch", "import torch as other"),
         ("import first, second", "import first, third"),
         ('Variant("run", run=run)', 'Variant("run", run=run, requires="cuda")'),
-    ],
-)
-def test_what_a_function_does_not_reach_is_no_other_source(old, new):
-    assert same_source(FILE, changed(old, new), ["run"])
+    ]
+    for old, new in changes:
+        assert same_source(FILE, changed(old, new), ["run"]), new
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_what_a_function_or_the_inputs_reach_is_other_source_and_no_option():
+    changes = [
         ("x * SCALE", "x + SCALE"),
         ("SCALE = 2.0", "SCALE = 3.0"),
         ("first(arrays)", "first(arrays, 2)"),
         ("import first, second", "import third as first, second"),
         ("rng.random(n)", "rng.normal(n)"),
-    ],
-)
-def test_what_a_function_or_the_inputs_reach_is_other_source_and_no_option(old, new):
-    assert not same_source(FILE, changed(old, new), ["run"])
-    assert not same_source(FILE, changed(old, new), ["run"], outline=True)
+    ]
+    for old, new in changes:
+        assert not same_source(FILE, changed(old, new), ["run"]), new
+        assert not same_source(FILE, changed(old, new), ["run"], outline=True), new
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_options_of_a_launch_change_the_source_and_not_its_outline():
+    changes = [
         ("num_warps=4", "num_warps=16"),
         (", num_warps=4", ""),
         ("num_warps=4", "num_warps=4, num_stages=2"),
         ("TILE = 1024", "TILE = 2048"),
         ("num_warps=4", "num_warps=8 if arrays.n > 7 else 4"),
-    ],
-)
-def test_options_of_a_launch_change_the_source_and_not_its_outline(old, new):
-    assert not same_source(FILE, changed(old, new), ["run"])
-    assert same_source(FILE, changed(old, new), ["run"], outline=True)
+    ]
+    for old, new in changes:
+        assert not same_source(FILE, changed(old, new), ["run"]), new
+        assert same_source(FILE, changed(old, new), ["run"], outline=True), new
 
 
 def test_a_number_that_is_read_elsewhere_too_is_no_option():

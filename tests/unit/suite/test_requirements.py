@@ -1,8 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from perfsvc.model import CacheState, Case, DeviceInfo, Kind, Launch, Tolerance, Unit, Work
 from perfsvc.suite import CaseSpec, unmet
 
@@ -29,9 +27,8 @@ def spec(*requires):
     )
 
 
-@pytest.mark.parametrize(
-    ("attributes", "device", "reason"),
-    [
+def test_attributes_of_a_launch_require_a_gpu_that_has_them():
+    table = [
         ({"cluster": (2, 1, 1)}, GPU, ""),
         ({"cluster": (2, 1, 1)}, CPU, "requires sm_90: this is the CPU device"),
         ({"cluster": (2, 1, 1)}, AMPERE, "requires sm_90: this device is sm_80"),
@@ -41,16 +38,14 @@ def spec(*requires):
         ({"programmatic": True}, AMPERE, "requires sm_90: this device is sm_80"),
         ({"programmatic": True}, CPU, ""),
         ({}, CPU, ""),
-    ],
-)
-def test_attributes_of_a_launch_require_a_gpu_that_has_them(attributes, device, reason):
-    launch = Launch(0, "k", (4, 1, 1), (32, 1, 1), (), **attributes)
-    assert unmet(replace(spec(), steps=(launch,)), device) == reason
+    ]
+    for attributes, device, reason in table:
+        launch = Launch(0, "k", (4, 1, 1), (32, 1, 1), (), **attributes)
+        assert unmet(replace(spec(), steps=(launch,)), device) == reason
 
 
-@pytest.mark.parametrize(
-    ("requirement", "device", "reason"),
-    [
+def test_an_unmet_requirement_is_explained():
+    table = [
         ("cuda", GPU, ""),
         ("cuda", FAKE, ""),
         ("cuda", CPU, "requires cuda: this is the CPU device"),
@@ -74,18 +69,11 @@ def test_attributes_of_a_launch_require_a_gpu_that_has_them(attributes, device, 
         ("import numpy.gone", CPU, "requires import numpy.gone: the package numpy.gone is not installed"),
         ("import gone.at_all", CPU, "requires import gone.at_all: the package gone.at_all is not installed"),
         ("layout % 4 == 0", GPU, "requires layout % 4 == 0: layout is row"),
-    ],
-)
-def test_an_unmet_requirement_is_explained(requirement, device, reason):
-    assert unmet(spec(requirement), device) == reason
-
-
-def test_no_requirements_are_met_everywhere():
+    ]
+    found = [(requirement, device, unmet(spec(requirement), device)) for requirement, device, _ in table]
+    assert found == table
     assert unmet(spec(), CPU) == ""
-
-
-def test_the_first_requirement_that_is_not_met_is_the_reason():
-    assert unmet(spec("cuda", "n % 3 == 0", "sm_100"), GPU) == "requires n % 3 == 0: n is 100"
+    assert unmet(spec("cuda", "n % 3 == 0", "sm_100"), GPU) == "requires n % 3 == 0: n is 100"  # the first one
 
 
 def test_a_package_that_fails_on_import_counts_as_missing(tmp_path, monkeypatch):

@@ -158,46 +158,32 @@ def test_a_function_with_a_source_is_given_its_binary(tmp_path):
     assert (long.steps[0], long.steps[2]) == (Call("bring", timed=False), Call("work", 1))
 
 
-@pytest.mark.parametrize(
-    ("dtypes", "declared", "precision"),
-    [
-        (("float64",), "", "fp64"),
-        (("float32", "float64"), "", "fp32"),
-        (("float16", "float32"), "", "fp16"),
-        (("uint16", "int32"), "", ""),
-        (("uint16",), "bf16", "bf16"),
-        (("float32",), "tf32", "tf32"),
-    ],
-)
-def test_the_precision_of_work_is_declared_or_that_of_the_fastest_input(tmp_path, dtypes, declared, precision):
-    arrays = ", ".join(f'"x{number}": rng.random(n).astype("{dtype}")' for number, dtype in enumerate(dtypes))
-    text = TEMPLATE.replace('{{"x": rng.random(n)}}', f"{{{{{arrays}}}}}").replace(
-        "reference=lambda x: x.sum()", f'work=Work(flops=2, precision="{declared}"), reference=lambda x0: x0.sum()'
-    )
-    suite = written(tmp_path, 'grid=1, block=1, args=("y", "x0")', text)
-    (spec,) = suite.resolve(Selection(), "full")[0]
-    assert spec.work == Work(flops=2, precision=precision)
+def test_the_precision_of_work_is_declared_or_that_of_the_fastest_input(tmp_path):
+    table = {
+        (("float64",), ""): "fp64",
+        (("float32", "float64"), ""): "fp32",
+        (("float16", "float32"), ""): "fp16",
+        (("uint16", "int32"), ""): "",
+        (("uint16",), "bf16"): "bf16",
+        (("float32",), "tf32"): "tf32",
+    }
+    for (dtypes, declared), precision in table.items():
+        arrays = ", ".join(f'"x{number}": rng.random(n).astype("{dtype}")' for number, dtype in enumerate(dtypes))
+        work = f'work=Work(flops=2, precision="{declared}"), reference=lambda x0: x0.sum()'
+        text = TEMPLATE.replace('{{"x": rng.random(n)}}', f"{{{{{arrays}}}}}")
+        text = text.replace("reference=lambda x: x.sum()", work)
+        suite = written(tmp_path, 'grid=1, block=1, args=("y", "x0")', text)
+        (spec,) = suite.resolve(Selection(), "full")[0]
+        assert spec.work == Work(flops=2, precision=precision)
 
 
-def test_a_precision_that_no_gpu_has_is_a_problem(tmp_path):
-    text = TEMPLATE.replace("reference=", 'work=Work(flops=2, precision="fp31"), reference=')
-    (problem,) = written(tmp_path, 'grid=1, block=1, args=("y", "x")', text).problems
-    assert (problem.what, problem.cure) == ("precision is 'fp31'", "name one of fp64, fp32, tf32, bf16, fp16, fp8")
-
-
-def test_the_benchmark_file_is_named_by_an_absolute_path(spec):
+def test_a_record_names_its_modules_and_its_file_by_digest_and_survives_the_codec(spec):
     assert spec.bench == GOOD / "steps" / "bench.py"
     assert spec.bench.is_absolute()
-
-
-def test_a_record_names_modules_and_file_by_digest_and_survives_the_codec(spec):
     record = spec.record(["aa", "bb"], "cc")
     assert (record.modules, record.bench, record.seed) == (("aa", "bb"), "cc", spec.seed)
     assert (record.buffers, record.steps, record.case) == (spec.buffers, spec.steps, spec.case)
     assert codec.decode(ReplayRecord, codec.encode(record)) == record
-
-
-def test_a_record_needs_a_module_for_each_unit(spec):
     with pytest.raises(ValueError, match="2 parts, but 1 modules"):
         spec.record(["aa"], "cc")
 
@@ -232,57 +218,6 @@ def test_points_that_differ_only_in_the_type_of_a_number_are_both_checked(tmp_pa
     assert [problem.what for problem in suite.problems] == ["grid of variant 'v' is 8.0"]
 
 
-@pytest.mark.parametrize(
-    ("variant", "what"),
-    [
-        ("grid=1, block=(1, 1, 65), args=('y',)", "block of variant 'v' is (1, 1, 65)"),
-        ("grid=(1, 65536), block=1, args=('y',)", "grid of variant 'v' is (1, 65536, 1)"),
-        ("grid=(1, 1, 1, 1), block=1, args=('y',)", "grid of variant 'v' has 4 dimensions"),
-        ("grid=lambda n: 'n', block=1, args=('y',)", "grid of variant 'v' is 'n'"),
-        ("grid=1, block=1, args=('y',), shared_bytes=lambda n: -n", "shared_bytes of variant 'v' is -8"),
-        ("grid=1, block=1, args=('y',), shared_bytes=lambda n: n / 2", "shared_bytes of variant 'v' is 4.0"),
-        ("grid=1, block=1, args=('y', f64('x'))", "argument 'x' is not known"),
-        ("grid=1, block=1, args=('y', i32(0.5))", "an int32 argument is 0.5"),
-        ("grid=1, block=1, args=('y', i32(lambda n: 'a'))", "an int32 argument is 'a', which no kernel takes"),
-        ("grid=1, block=1, args=('y', 'T'), params={'T': 'float'}", "argument 'T' is 'float', which no kernel takes"),
-        ("grid=1, block=1, args=('y',), params={'T': True}", "parameter 'T' is True"),
-        ("grid=1, block=1, args=('y',), params={'T': ()}", "parameter 'T' has no value"),
-        ("grid=1, block=1, args=('y',), params={'T': ('long long',)}", "parameter 'T' has the value 'long long'"),
-        ("grid=1, block=1, args=('y',), params={'T': lambda n: None}", "parameter 'T' of variant 'v' is None"),
-        ("grid=1, block=1, args=('y',), params={'T': lambda m: m}", "parameter 'T' of variant 'v' asks for 'm'"),
-        ("grid=1, block=1, args=('y',), params={'n': 1}", "'n' is an axis, input or output already"),
-        ("grid=1, block=1, args=('y',), only=lambda m: m", "only of variant 'v' asks for 'm'"),
-        ("grid=1, block=1, args=('y',), requires='m % 4 == 0'", "requires 'm % 4 == 0', but 'm' is not known"),
-        ("grid=1, block=1, args=('y',), requires='n % 0 == 0'", "nothing is divisible by 0"),
-        ("grid=1, block=1, args=('y',), cache='hot'", "cache is 'hot'"),
-        ("grid=1, block=1, args=('y',), cache='both', kind='host'", "is of the kind host and has the cache state both"),
-        ("grid=1, block=1, args=('y',), kind='graph'", "kind is 'graph'"),
-        ("grid=1, block=1, args=('y',), formerly='a/b'", "former name 'a/b'"),
-        ("grid=1, block=1, args=('y',), constants={'table': 'z'}", "'table': the buffer 'z' is not known"),
-        ("grid=1, block=1, args=('y',), scratch={'s': scratch('f4', 0)}", "shape of 's' is (0,)"),
-        ("grid=1, block=1, args=('y',), scratch={'x': scratch('f4', 1)}", "'x' is an axis, input or output already"),
-        ("grid=1, block=1, args=('y',), steps=[memset('y')]", "has steps beside entry, grid, block, args"),
-    ],
-)
-def test_an_impossible_launch_is_one_problem_of_the_variant(tmp_path, variant, what):
-    (problem,) = written(tmp_path, variant).problems
-    assert what in problem.what
-    assert problem.line == 8
-    assert problem.cure
-
-
-def test_finish_writes_one_element(tmp_path):
-    suite = written(tmp_path, "grid=1, block=1, args=('y',)")
-    text = (tmp_path / "bench.py").read_text().replace("entry=\"k\", grid=1, block=1, args=('y',)", "steps=[STEPS]")
-    steps = (
-        "launch(entry='k', grid=1, block=1, args=('y', 's')), finish('sum', 'x', 's')], scratch={'s': scratch('f4', 2)}"
-    )
-    (tmp_path / "bench.py").write_text(text.replace("STEPS]", steps))
-    (problem,) = discover(tmp_path).problems
-    assert not suite.problems
-    assert "finish writes 's', which is float32[2]" in problem.what
-
-
 def test_numpy_numbers_are_as_good_as_pythons(tmp_path):
     suite = written(tmp_path, "grid=lambda n: np.int64(n), block=1, args=('y', 'T'), params={'T': (np.float32(0.5),)}")
     text = "import numpy as np\n" + (tmp_path / "bench.py").read_text()
@@ -306,18 +241,18 @@ def test_inputs_that_fail_at_a_full_point_do_not_stop_resolving(tmp_path):
     assert spec.case.point == (("n", 64),)
 
 
-@pytest.mark.parametrize(
-    ("variant", "options"),
-    [
-        ('options="-O3 -DX=1"', ("-O3", "-DX=1")),
-        ('options=["-O3 -DX=1", "-lineinfo"]', ("-O3", "-DX=1", "-lineinfo")),
-        ("""options="-I 'my headers'" """, ("-I", "my headers")),
-        ('requires=["sm_90a", "n % 4 == 0"]', ("-gencode=arch=compute_90a,code=sm_90a",)),
-        ('requires="sm_100a", options="-O3"', ("-gencode=arch=compute_100a,code=sm_100a", "-O3")),
-        ('requires="sm_90a", options="-arch sm_90a"', ("-arch", "sm_90a")),
-        ('requires="sm_90"', ()),
-    ],
-)
-def test_options_are_words_and_an_exact_architecture_is_one_of_them(tmp_path, variant, options):
-    (spec,) = written(tmp_path, f'args=("y",), grid=1, block=1, {variant}').resolve(Selection(), "smoke")[0]
-    assert spec.units[0].options == options
+def test_options_are_words_and_an_exact_architecture_is_one_of_them(tmp_path):
+    table = {
+        'options="-O3 -DX=1"': ("-O3", "-DX=1"),
+        'options=["-O3 -DX=1", "-lineinfo"]': ("-O3", "-DX=1", "-lineinfo"),
+        """options="-I 'my headers'" """: ("-I", "my headers"),
+        'requires=["sm_90a", "n % 4 == 0"]': ("-gencode=arch=compute_90a,code=sm_90a",),
+        'requires="sm_100a", options="-O3"': ("-gencode=arch=compute_100a,code=sm_100a", "-O3"),
+        'requires="sm_90a", options="-arch sm_90a"': ("-arch", "sm_90a"),
+        'requires="sm_90"': (),
+    }
+    fields = 'source="k.cu", entry="k", grid=1, block=1, args=("y",)'
+    variants = ", ".join(f'Variant("v{number}", {fields}, {variant})' for number, variant in enumerate(table))
+    suite = written(tmp_path, variants, TEMPLATE.replace('Variant("v", source="k.cu", entry="k", {})', "{}"))
+    specs = suite.resolve(Selection(), "smoke")[0]
+    assert [spec.units[0].options for spec in specs] == list(table.values())

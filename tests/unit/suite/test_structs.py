@@ -2,8 +2,6 @@
 
 import ctypes
 
-import pytest
-
 from perfsvc.model import BufferArg, ScalarArg
 from perfsvc.suite import f32, f64, i32, i64, pointer, struct
 from perfsvc.suite.structs import struct_arg
@@ -22,30 +20,25 @@ def structure(**fields):
 INNER = structure(a=INT, b=DOUBLE, c=INT)
 
 
-@pytest.mark.parametrize(
-    ("written", "kind"),
-    [
+def test_a_struct_has_the_size_and_the_offsets_of_c():
+    table = [
         (struct(n=i32(1)), structure(n=INT)),
         (struct(n=i32(1), x="x"), structure(n=INT, x=POINTER)),
         (struct(x="x", n=i32(1)), structure(x=POINTER, n=INT)),
         (struct(a=f32(1), b=f64(2), c=f32(3), d=i64(4)), structure(a=FLOAT, b=DOUBLE, c=FLOAT, d=LONG)),
         (struct(n=i32(1), w=(f32(1), f32(2), f32(3)), m=f64(1)), structure(n=INT, w=FLOAT * 3, m=DOUBLE)),
-        (
-            struct(n=i32(1), s=struct(a=i32(1), b=f64(2), c=i32(3)), m=f32(1)),
-            structure(n=INT, s=INNER, m=FLOAT),
-        ),
+        (struct(n=i32(1), s=struct(a=i32(1), b=f64(2), c=i32(3)), m=f32(1)), structure(n=INT, s=INNER, m=FLOAT)),
         (
             struct(n=i32(1), s=(struct(a=i32(1), b=f64(2), c=i32(3)),) * 2, m=f32(1)),
             structure(n=INT, s=INNER * 2, m=FLOAT),
         ),
-    ],
-)
-def test_a_struct_has_the_size_and_the_offsets_of_c(written, kind):
-    arg = struct_arg(written, leaf)
-    assert arg.nbytes == ctypes.sizeof(kind)
-    assert [offset for offset, _ in arg.fields] == list(offsets(kind, 0))
-    assert struct_arg(pointer(written), leaf).fields == arg.fields
-    assert (arg.pointer, struct_arg(pointer(written), leaf).pointer) == (False, True)
+    ]
+    for written, kind in table:
+        arg = struct_arg(written, leaf)
+        assert arg.nbytes == ctypes.sizeof(kind)
+        assert [offset for offset, _ in arg.fields] == list(offsets(kind, 0))
+        assert struct_arg(pointer(written), leaf).fields == arg.fields
+        assert (arg.pointer, struct_arg(pointer(written), leaf).pointer) == (False, True)
 
 
 def offsets(kind, start):

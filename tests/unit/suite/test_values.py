@@ -1,29 +1,18 @@
 import functools
 
+import numpy as np
 import pytest
 
-from perfsvc.suite.values import Problem, evaluate, invoke, line_of, nearest, unknown_names
+from perfsvc.suite.points import is_value
+from perfsvc.suite.values import Problem, evaluate, invoke, line_of, nearest
 
 NAMES = {"n": 8, "TILE": 4}
 
 
-def test_a_value_that_is_no_function_is_returned():
+def test_a_function_gets_what_it_asks_for_everything_if_it_has_keywords_and_its_defaults_otherwise():
     assert evaluate((1, 2), NAMES, "grid", 3) == (1, 2)
-
-
-def test_a_function_is_given_what_it_asks_for_by_name():
-    assert evaluate(lambda TILE, n: (n, TILE), NAMES, "grid", 3) == (8, 4)  # noqa: N803 - a -D parameter
-
-
-def test_defaults_hold_for_names_that_are_not_known():
     assert evaluate(lambda n, more=1: n + more, NAMES, "grid", 3) == 9
-
-
-def test_a_function_with_keywords_gets_everything():
     assert evaluate(lambda **names: names, NAMES, "grid", 3) == NAMES
-
-
-def test_the_first_arguments_are_passed_by_position():
     assert invoke(lambda generator, n: (generator, n), NAMES, "inputs", 3, "rng") == ("rng", 8)
 
 
@@ -36,21 +25,13 @@ def test_partial_functions_and_wrapped_ones_keep_their_names():
     assert line_of(wrapper, 0) == nearest.__code__.co_firstlineno
 
 
-def test_a_function_without_a_signature_is_a_problem():
-    (problem,) = unknown_names(dict, NAMES, "grid", 3)
-    assert (problem.line, problem.cure) == (3, "wrap it in a lambda")
-
-
-def test_an_error_in_a_function_is_a_problem_at_the_line_that_raised_with_the_values_it_had():
+def test_an_error_is_a_problem_at_the_line_that_raised_or_that_named_a_builtin_with_the_values_it_had():
     def broken(n):
         return n / 0
 
     with pytest.raises(Problem, match=r"grid raised ZeroDivisionError: division by zero \(at n=8, TILE=4\)") as caught:
         evaluate(broken, NAMES, "grid", 3)
     assert caught.value.line == broken.__code__.co_firstlineno + 1
-
-
-def test_an_error_in_a_builtin_is_a_problem_at_the_line_that_named_it():
     with pytest.raises(Problem, match="grid raised TypeError") as caught:
         evaluate(len, {"obj": 3}, "grid", 7)
     assert caught.value.line == 7
@@ -60,3 +41,8 @@ def test_the_cure_is_the_nearest_name_or_all_names():
     assert nearest("TILES", NAMES) == "did you mean 'TILE'?"
     assert nearest("zzz", NAMES) == "known names: n, TILE"
     assert nearest("zzz", ()) == "there are no names to ask for"
+
+
+def test_integers_of_64_bits_floats_and_texts_are_values_of_an_axis_and_nothing_else_is():
+    assert all(map(is_value, (0, -(2**63), 2**63 - 1, np.int32(7), 0.5, "bf16")))
+    assert not any(map(is_value, (2**63, -(2**63) - 1, 2**64 + 2, True, None, (1, 2))))

@@ -1,0 +1,6 @@
+import triton
+
+
+@triton.jit
+def add_kernel(x, y, n, BLOCK):
+    ...
