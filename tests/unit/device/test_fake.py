@@ -14,18 +14,7 @@ import pytest
 from perfsvc.device import fake
 from perfsvc.device.fake import DeviceScript, FakeDevice, ScriptedCase
 from perfsvc.errors import LaunchError, NoDeviceError
-from perfsvc.model import (
-    Array,
-    Buffer,
-    BufferArg,
-    Case,
-    Conditions,
-    Kind,
-    Launch,
-    ReplayRecord,
-    Role,
-    Slowdown,
-)
+from perfsvc.model import Array, Buffer, BufferArg, Case, Conditions, Kind, Launch, ReplayRecord, Role, Slowdown
 
 CASE = Case("dot", "tree", (("n", 1000),))
 
@@ -34,19 +23,16 @@ def entries(*keys):
     return DeviceScript(cases={key: ScriptedCase(seconds=float(number)) for number, key in enumerate(keys, 1)})
 
 
-@pytest.mark.parametrize(
-    ("keys", "found"),
-    [
-        (("*", "dot", "dot/tree", "dot/tree[n=1000]"), 4.0),
-        (("dot/tree[n=1000]", "dot/tree", "dot", "*"), 1.0),
-        (("*", "dot", "dot/tree", "dot/tree[n=9]"), 3.0),
-        (("*", "dot", "dot/other"), 2.0),
-        (("*", "transpose"), 1.0),
-        ((), 1e-4),
-    ],
-)
-def test_the_most_specific_entry_counts(keys, found):
-    assert entries(*keys).entry(CASE).seconds == found
+def test_the_most_specific_entry_counts():
+    table = {
+        ("*", "dot", "dot/tree", "dot/tree[n=1000]"): 4.0,
+        ("dot/tree[n=1000]", "dot/tree", "dot", "*"): 1.0,
+        ("*", "dot", "dot/tree", "dot/tree[n=9]"): 3.0,
+        ("*", "dot", "dot/other"): 2.0,
+        ("*", "transpose"): 1.0,
+        (): 1e-4,
+    }
+    assert {keys: entries(*keys).entry(CASE).seconds for keys in table} == table
 
 
 def test_an_entry_for_a_binary_comes_before_one_for_its_case():
@@ -55,16 +41,13 @@ def test_an_entry_for_a_binary_comes_before_one_for_its_case():
     assert script.entry(CASE, ["cd34"]).seconds == 1.0
 
 
-@pytest.mark.parametrize(
-    ("seconds", "samples"),
-    [
-        (0.5, [(0.5,), (0.5,), (0.5,)]),
-        ((0.1, 0.2), [(0.1,), (0.2,), (0.1,)]),
-        (((0.1, 0.2), 0.3), [(0.1, 0.2), (0.3,), (0.1, 0.2)]),
-    ],
-)
-def test_seconds_are_a_number_or_a_list_with_an_item_for_each_replica(seconds, samples):
-    assert [ScriptedCase(seconds).samples(replica) for replica in range(3)] == samples
+def test_seconds_are_a_number_or_a_list_with_an_item_for_each_replica():
+    table = {
+        0.5: [(0.5,), (0.5,), (0.5,)],
+        (0.1, 0.2): [(0.1,), (0.2,), (0.1,)],
+        ((0.1, 0.2), 0.3): [(0.1, 0.2), (0.3,), (0.1, 0.2)],
+    }
+    assert {seconds: [ScriptedCase(seconds).samples(replica) for replica in range(3)] for seconds in table} == table
 
 
 @pytest.fixture
@@ -209,17 +192,15 @@ def handed_out(device, expected):
 FIRST, OTHER = np.array([1.0, 2.0, 3.0, 4.0]), np.array([5.0, 6.0, 7.0, 8.0])
 
 
-@pytest.mark.parametrize(
-    ("fault", "second"),
-    [(None, [5.0, 6.0, 7.0, 8.0]), ("wrong", [6.0, 7.0, 8.0, 9.0]), ("caches", [1.0, 2.0, 3.0, 4.0])],
-)
-def test_launches_write_what_is_expected_at_the_time(play, fault, second):
-    device = play({"dot": {"fault": fault}})
-    with device.measuring(RECORD, 0):
-        handed_out(device, FIRST)
-        assert handed_out(device, OTHER) == second
-    with device.measuring(RECORD, 1):
-        assert handed_out(device, FIRST) == [number + (fault == "wrong") for number in FIRST]
+def test_launches_write_what_is_expected_at_the_time(play):
+    second = {None: [5.0, 6.0, 7.0, 8.0], "wrong": [6.0, 7.0, 8.0, 9.0], "caches": [1.0, 2.0, 3.0, 4.0]}
+    for fault, expected in second.items():
+        device = play({"dot": {"fault": fault}})
+        with device.measuring(RECORD, 0):
+            handed_out(device, FIRST)
+            assert handed_out(device, OTHER) == expected
+        with device.measuring(RECORD, 1):
+            assert handed_out(device, FIRST) == [number + (fault == "wrong") for number in FIRST]
 
 
 def test_the_scripted_fault_uses_other_streams(play):
@@ -256,9 +237,9 @@ def test_a_script_describes_its_device(device, tmp_path):
     assert info.spec == f"fake:{tmp_path / 'script.json'}"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_script_that_cannot_be_read_is_named(tmp_path):
+    path = tmp_path / "script.json"
+    texts = (
         None,
         "",
         "[]",
@@ -268,16 +249,14 @@ def test_a_script_describes_its_device(device, tmp_path):
         '{"cases": {"*": {"fault": "sulks"}}}',
         '{"cases": {"*": {"conditions": [{"temperature": 92}]}}}',
         '{"cases": {"*": {"conditions": [{"slowdowns": ["lunch"]}]}}}',
-    ],
-)
-def test_a_script_that_cannot_be_read_is_named(tmp_path, text):
-    path = tmp_path / "script.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(NoDeviceError) as error:
-        FakeDevice(path)
-    assert str(path) in error.value.what
-    assert "fake:script.json" in error.value.cure
+    )
+    for text in texts:
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(NoDeviceError) as error:
+            FakeDevice(path)
+        assert str(path) in error.value.what
+        assert "fake:script.json" in error.value.cure
 
 
 def test_noise_of_samples_and_replicas_repeats_with_the_seed():
@@ -289,11 +268,8 @@ def test_noise_of_samples_and_replicas_repeats_with_the_seed():
     assert exp(fmean(map(log, medians))) == pytest.approx(1e-4, rel=0.03)
     assert list(islice(entry.times(3, "7/dot"), 400)) == replicas[3]
     assert list(islice(entry.times(3, "8/dot"), 400)) != replicas[3]
-
-
-def test_noise_multiplies_the_scripted_samples():
-    entry = ScriptedCase(seconds=((1e-4, 2e-4),), within=0.001)
-    assert list(islice(entry.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
+    scripted = ScriptedCase(seconds=((1e-4, 2e-4),), within=0.001)  # noise multiplies the scripted samples
+    assert list(islice(scripted.times(0, ""), 4)) == pytest.approx([1e-4, 2e-4, 1e-4, 2e-4], rel=0.01)
 
 
 def test_the_noise_is_that_of_the_standard_library():

@@ -64,90 +64,73 @@ def import_fails(monkeypatch, error):
     monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("auto", [FIRST, SECOND]),
-        ("cuda", [FIRST, SECOND]),
-        ("cuda:1", [SECOND]),
-        ("cuda:GPU-5e1a", [FIRST]),
-        ("cuda:gpu-5e9", [SECOND]),
-        ("cuda:1,0", [SECOND, FIRST]),
-        ("cuda:0, 1", [FIRST, SECOND]),
-        ("cuda:GPU-5e9,GPU-5e1", [SECOND, FIRST]),
-        ("cuda:0,GPU-5e9", [FIRST, SECOND]),
-        ("cuda:1,GPU-5e9,1", [SECOND]),
-        ("cpu", [CPU]),
-    ],
-)
-def test_a_specification_names_its_devices(gpus, cpu, spec, expected):
-    assert find([spec]) == expected
+def test_a_specification_names_its_devices(gpus, cpu):
+    table = {
+        "auto": [FIRST, SECOND],
+        "cuda": [FIRST, SECOND],
+        "cuda:1": [SECOND],
+        "cuda:GPU-5e1a": [FIRST],
+        "cuda:gpu-5e9": [SECOND],
+        "cuda:1,0": [SECOND, FIRST],
+        "cuda:0, 1": [FIRST, SECOND],
+        "cuda:GPU-5e9,GPU-5e1": [SECOND, FIRST],
+        "cuda:0,GPU-5e9": [FIRST, SECOND],
+        "cuda:1,GPU-5e9,1": [SECOND],
+        "cpu": [CPU],
+    }
+    assert {spec: find([spec]) for spec in table} == table
 
 
 def test_a_device_named_twice_is_returned_once_in_the_order_of_naming(gpus, cpu):
     assert find(["cuda:1", "cpu", "cuda", "cuda:GPU-5e9"]) == [SECOND, CPU, FIRST]
+    assert not why_no_gpu()
 
 
 def test_auto_is_the_cpu_without_a_gpu(no_gpus, cpu):
     assert find(["auto"]) == [CPU]
 
 
-def test_auto_is_the_cpu_without_pycuda_and_the_reason_is_known(monkeypatch, cpu):
+def test_auto_is_the_cpu_without_pycuda_and_the_command_that_installs_it_is_known(monkeypatch, cpu):
     import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     assert find(["auto"]) == [CPU]
     assert why_no_gpu() == "CUDA devices need PyCUDA, which is not installed"
-
-
-def test_with_a_gpu_there_is_no_reason_for_the_cpu(gpus):
-    assert not why_no_gpu()
-
-
-def test_a_missing_pycuda_is_reported_with_the_command_that_installs_it(monkeypatch):
-    import_fails(monkeypatch, ModuleNotFoundError("No module named 'pycuda'", name="pycuda"))
     with pytest.raises(NoDeviceError, match="PyCUDA, which is not installed") as raised:
         find(["cuda"])
     assert raised.value.cure == install_extra("cuda")
 
 
-def test_a_missing_driver_and_a_missing_pycuda_are_different_errors(monkeypatch):
+def test_a_missing_driver_and_a_pycuda_of_another_toolkit_are_different_errors(monkeypatch):
     import_fails(monkeypatch, ImportError("libcuda.so.1: cannot open shared object file: No such file or directory"))
     with pytest.raises(NoDeviceError, match=r"no NVIDIA driver on this machine \(libcuda"):
         find(["cuda:0"])
-
-
-def test_a_pycuda_of_another_toolkit_is_reported(monkeypatch):
+    monkeypatch.undo()
     import_fails(monkeypatch, ImportError("libcurand.so.10: cannot open shared object file"))
     with pytest.raises(NoDeviceError, match="PyCUDA cannot be loaded: libcurand"):
         find(["cuda"])
 
 
 def test_a_machine_without_gpus_is_an_error(no_gpus):
-    with pytest.raises(NoDeviceError, match="lists no device") as raised:
-        find(["cuda"])
-    assert "nvidia-smi" in raised.value.cure
+    for spec in ("cuda", "cuda:0"):
+        with pytest.raises(NoDeviceError, match="lists no device") as raised:
+            find([spec])
+        assert "nvidia-smi" in raised.value.cure
 
 
-@pytest.mark.parametrize(
-    ("spec", "missing"),
-    [
-        ("cuda:2", "cuda:2"),
-        ("cuda:0,7", "cuda:7"),
-        ("cuda:GPU-77", "cuda:GPU-77"),
-        ("cuda:GPU-5e1a,MIG-3", "cuda:MIG-3"),
-        ("cuda:banana", "cuda:banana"),
-        ("cuda:-1", "cuda:-1"),
-        ("cuda:0-1", "cuda:0-1"),
-    ],
-)
-def test_an_unknown_gpu_is_an_error_that_lists_the_known_ones(gpus, spec, missing):
-    with pytest.raises(UsageError, match=f"no device {missing}\n") as raised:
-        find([spec])
-    assert raised.value.cure.endswith("cuda:GPU-5e1a (NVIDIA H100 80GB HBM3), cuda:GPU-5e99 (NVIDIA H100 80GB HBM3)")
-
-
-def test_a_gpu_number_on_a_machine_without_gpus_is_a_missing_device(no_gpus):
-    with pytest.raises(NoDeviceError, match="lists no device"):
-        find(["cuda:0"])
+def test_an_unknown_gpu_is_an_error_that_lists_the_known_ones(gpus):
+    table = {
+        "cuda:2": "cuda:2",
+        "cuda:0,7": "cuda:7",
+        "cuda:GPU-77": "cuda:GPU-77",
+        "cuda:GPU-5e1a,MIG-3": "cuda:MIG-3",
+        "cuda:banana": "cuda:banana",
+        "cuda:-1": "cuda:-1",
+        "cuda:0-1": "cuda:0-1",
+    }
+    known = "cuda:GPU-5e1a (NVIDIA H100 80GB HBM3), cuda:GPU-5e99 (NVIDIA H100 80GB HBM3)"
+    for spec, missing in table.items():
+        with pytest.raises(UsageError, match=f"no device {missing}\n") as raised:
+            find([spec])
+        assert raised.value.cure.endswith(known)
 
 
 def test_the_beginning_of_two_uuids_names_neither(gpus):
@@ -156,14 +139,13 @@ def test_the_beginning_of_two_uuids_names_neither(gpus):
     assert "cuda:GPU-5e99 (NVIDIA H100" in raised.value.cure
 
 
-@pytest.mark.parametrize(
-    "spec", ["", "gpu", "fake", "fake:", "cpu:0", "auto:1", "CUDA", "cuda:", "cuda:0,", "cuda:,0", "cuda:0, ,1", "0"]
-)
-def test_an_invalid_specification_is_a_usage_error(spec):
-    with pytest.raises(UsageError, match="no device can be named") as raised:
-        find([spec])
-    assert "cuda:0,2" in raised.value.cure
-    assert "fake:script.json" in raised.value.cure
+def test_an_invalid_specification_is_a_usage_error():
+    others = ("", "gpu", "fake", "fake:", "cpu:0", "auto:1", "CUDA", "0")
+    for spec in (*others, "cuda:", "cuda:0,", "cuda:,0", "cuda:0, ,1"):
+        with pytest.raises(UsageError, match="no device can be named") as raised:
+            find([spec])
+        assert "cuda:0,2" in raised.value.cure
+        assert "fake:script.json" in raised.value.cure
 
 
 def test_a_fake_is_known_by_the_absolute_path_of_its_script(monkeypatch, script):

@@ -1,5 +1,7 @@
 """Libraries loaded into this process: what they get, when their work begins and ends, and how their errors arrive."""
 
+from pathlib import Path
+
 import pytest
 
 from perfsvc.build.cpu.host import HostToolchain
@@ -8,54 +10,7 @@ from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
 from perfsvc.model import Array, Unit
 
-SOURCE = r"""#include <perfsvc.h>
-#include <memory>
-
-PERFSVC_LIBRARY(describe, in) {
-    char* out = in.array<char>("out");
-    std::string text = in.dtype("x") + " " + std::to_string(in.elements("x"));
-    for (long long extent : in.shape("x")) text += " " + std::to_string(extent);
-    text += " " + std::to_string(in.integer("n")) + " " + in.text("layout") + " " + std::to_string(in.real("alpha"));
-    text += in.array<void>("x") == static_cast<void*>(in.array<short>("x")) ? " same" : " other";
-    text += " " + std::to_string(in.real("n"));
-    return [=](cudaStream_t stream) {
-        std::snprintf(out, 200, "%s %s", text.c_str(), stream ? "stream" : "none");
-    };
-}
-
-static int living = 0;
-
-PERFSVC_LIBRARY(counts, in) {
-    char* out = in.array<char>("out");
-    char* workspace = static_cast<char*>(in.workspace(in.integer("n")));
-    ++living;
-    in.at_end([] { --living; });
-    return [=, &in](cudaStream_t) {
-        workspace[0] = 'w';
-        std::snprintf(out, 200, "%d %c %lld", living, workspace[0], in.integer("n"));
-    };
-}
-
-PERFSVC_LIBRARY(late, in) {
-    auto calls = std::make_shared<int>(0);
-    return [=](cudaStream_t) { PERFSVC_CHECK(++*calls == 2 ? 7 : 0); };
-}
-
-PERFSVC_LIBRARY(early, in) { throw std::runtime_error("no licence"); }
-PERFSVC_LIBRARY(strange, in) { return [](cudaStream_t) { throw 3; }; }
-PERFSVC_LIBRARY(nothing, in) { return perfsvc::Work(); }
-PERFSVC_LIBRARY(unknown_array, in) { in.array<char>("y"); return [](cudaStream_t) {}; }
-PERFSVC_LIBRARY(unknown_value, in) { in.integer("m"); return [](cudaStream_t) {}; }
-PERFSVC_LIBRARY(wrong_kind, in) { in.integer("alpha"); return [](cudaStream_t) {}; }
-PERFSVC_LIBRARY(wrong_size, in) { in.array<double>("x"); return [](cudaStream_t) {}; }
-
-PERFSVC_LIBRARY(end, in) {
-    ++living;
-    in.at_end([] { --living; });
-    in.at_end([] { throw std::runtime_error("handle is busy"); });
-    return [](cudaStream_t) {};
-}
-"""
+SOURCE = Path(__file__).with_name("library.cu")
 ENTRIES = ("describe", "counts", "late", "early", "strange", "nothing", "unknown_array", "unknown_value")
 ENTRIES += ("wrong_kind", "wrong_size", "end")
 VALUES = {"n": 40, "layout": "rows", "alpha": 0.5}
@@ -87,10 +42,8 @@ class Memory(HostMemory):
 
 
 @pytest.fixture(scope="module")
-def code(tmp_path_factory):
-    source = tmp_path_factory.mktemp("library") / "library.cu"
-    source.write_text(SOURCE)
-    return HostToolchain().compile(Unit(source, ENTRIES, libraries=()))
+def code():
+    return HostToolchain().compile(Unit(SOURCE, ENTRIES, libraries=()))
 
 
 @pytest.fixture
@@ -107,27 +60,20 @@ def text(device, buffers):
     return bytes(device.view(buffers[1][1], "uint8", (200,))).split(b"\0")[0].decode()
 
 
-def test_a_library_gets_arrays_and_values_by_name(device, code, buffers):
-    function = LibraryFunction(device, code, "describe", VALUES)
-    function.prepare(buffers)
-    function.run()
-    assert text(device, buffers) == "bfloat16 6 2 3 40 rows 0.500000 same 40.000000 none"
-    function.end()
+def test_a_library_gets_arrays_and_values_by_name_and_the_stream(device, code, buffers):
+    for stream, named in ((0, "none"), (77, "stream")):
+        device.stream = stream
+        function = LibraryFunction(device, code, "describe", VALUES)
+        function.prepare(buffers)
+        function.run()
+        assert text(device, buffers) == f"bfloat16 6 2 3 40 rows 0.500000 same 40.000000 {named}"
+        function.end()
 
 
-@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
-def test_a_value_that_would_lose_bits_is_refused(device, code, value):
-    with pytest.raises(LaunchError, match=f"rows is {value}, and a library takes integers of 64 bits"):
-        LibraryFunction(device, code, "describe", {"rows": value})
-
-
-def test_the_stream_is_passed_on(device, code, buffers):
-    device.stream = 77
-    function = LibraryFunction(device, code, "describe", VALUES)
-    function.prepare(buffers)
-    function.run()
-    assert text(device, buffers).endswith(" stream")
-    function.end()
+def test_a_value_that_would_lose_bits_is_refused(device, code):
+    for value in (2**63, -(2**63) - 1):
+        with pytest.raises(LaunchError, match=f"rows is {value}, and a library takes integers of 64 bits"):
+            LibraryFunction(device, code, "describe", {"rows": value})
 
 
 def test_work_is_prepared_once_for_each_place_and_all_of_it_is_ended(device, code, buffers):
@@ -182,21 +128,19 @@ def test_an_error_after_the_context_was_lost_is_fatal(device, code, buffers):
     assert error.value.fatal
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("early", "no licence"),
-        ("nothing", "the library returned no work"),
-        ("unknown_array", "the case has no array 'y'; it has x, out"),
-        ("unknown_value", "the case has no axis or parameter 'm'; it has n, layout, alpha"),
-        ("wrong_kind", "'alpha' is not an integer"),
-        ("wrong_size", "the array 'x' has elements of the type bfloat16, and the library takes elements of 8 bytes"),
-    ],
-)
-def test_a_failed_preparation_fails_with_its_message(device, code, buffers, entry, message):
-    with pytest.raises(LaunchError, match=f"'{entry}' failed while it prepared its work: {message}") as error:
-        LibraryFunction(device, code, entry, VALUES).prepare(buffers)
-    assert not error.value.fatal
+def test_a_failed_preparation_fails_with_its_message(device, code, buffers):
+    table = {
+        "early": "no licence",
+        "nothing": "the library returned no work",
+        "unknown_array": "the case has no array 'y'; it has x, out",
+        "unknown_value": "the case has no axis or parameter 'm'; it has n, layout, alpha",
+        "wrong_kind": "'alpha' is not an integer",
+        "wrong_size": "the array 'x' has elements of the type bfloat16, and the library takes elements of 8 bytes",
+    }
+    for entry, message in table.items():
+        with pytest.raises(LaunchError, match=f"'{entry}' failed while it prepared its work: {message}") as error:
+            LibraryFunction(device, code, entry, VALUES).prepare(buffers)
+        assert not error.value.fatal
 
 
 def test_every_end_runs_although_one_fails(device, code, buffers):

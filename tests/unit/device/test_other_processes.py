@@ -1,7 +1,5 @@
 import os
 
-import pytest
-
 from perfsvc.device.telemetry import OtherProcesses
 
 OURS, FIRST, SECOND, NEWCOMER = 40170, 11, 12, 13
@@ -34,6 +32,8 @@ def test_before_our_context_exists_no_other_process_is_reported():
     gpu = Gpu(FIRST)
     gpu.worked = {FIRST}
     assert OtherProcesses(gpu.listed, gpu.work).at_work() == ()
+    gpu.worked = {FIRST}
+    assert gpu.claimed(OURS).at_work() == ()  # it worked before
 
 
 def test_the_process_that_came_with_our_context_is_ours_under_any_id():
@@ -44,20 +44,11 @@ def test_the_process_that_came_with_our_context_is_ours_under_any_id():
     assert others.at_work() == ()
 
 
-def test_work_before_our_context_existed_is_ignored():
-    gpu = Gpu(FIRST)
-    gpu.worked = {FIRST}
-    assert gpu.claimed(OURS).at_work() == ()
-
-
-def test_our_own_id_distinguishes_us_from_a_process_that_came_at_the_same_moment():
+def test_our_own_id_distinguishes_us_from_a_process_that_came_at_the_same_moment_and_from_those_before():
     gpu = Gpu()
     others = gpu.claimed(os.getpid(), NEWCOMER)
     gpu.worked = {os.getpid(), NEWCOMER}
     assert others.at_work() == (NEWCOMER,)
-
-
-def test_our_own_id_is_recognised_even_if_it_was_listed_before():
     gpu = Gpu(os.getpid(), FIRST)
     others = gpu.claimed()
     gpu.worked = {os.getpid(), FIRST}
@@ -71,14 +62,14 @@ def test_in_a_container_a_process_that_came_at_the_same_moment_counts_as_ours():
     assert others.at_work() == (FIRST,)
 
 
-@pytest.mark.parametrize("there", [{FIRST}, set(), None])
-def test_if_ours_cannot_be_recognised_no_other_is_reported(there):
-    gpu = Gpu(FIRST)
-    gpu.there = there
-    others = OtherProcesses(gpu.listed, gpu.work)
-    others.recognise_own()
-    gpu.worked = {FIRST, OURS}
-    assert others.at_work() == ()
+def test_if_ours_cannot_be_recognised_no_other_is_reported():
+    for there in ({FIRST}, set(), None):
+        gpu = Gpu(FIRST)
+        gpu.there = there
+        others = OtherProcesses(gpu.listed, gpu.work)
+        others.recognise_own()
+        gpu.worked = {FIRST, OURS}
+        assert others.at_work() == ()
 
 
 def test_a_process_that_comes_later_is_reported_when_it_works():
@@ -90,23 +81,17 @@ def test_a_process_that_comes_later_is_reported_when_it_works():
     assert others.at_work() == (NEWCOMER,)
 
 
-def test_an_unlisted_process_is_not_reported_and_looked_up_once():
-    gpu = Gpu(FIRST)
-    others = gpu.claimed(OURS)
-    gpu.lists = 0
-    for _ in range(3):
-        gpu.worked = {999, FIRST}  # 999 is our own id in the other call
-        assert others.at_work() == (FIRST,)
-    assert gpu.lists == 1
-
-
-def test_readings_ask_for_no_list_if_all_processes_are_known():
+def test_an_unlisted_process_is_not_reported_and_looked_up_once_and_known_ones_never():
     gpu = Gpu(FIRST)
     others = gpu.claimed(OURS)
     gpu.lists = 0
     gpu.worked = {OURS, FIRST}
     assert others.at_work() == (FIRST,)
     assert gpu.lists == 0
+    for _ in range(3):
+        gpu.worked = {999, FIRST}  # 999 is our own id in the other call
+        assert others.at_work() == (FIRST,)
+    assert gpu.lists == 1
 
 
 def test_without_utilisation_all_listed_others_are_at_work():

@@ -78,30 +78,30 @@ def test_every_setting_is_reported_under_its_documented_name(nvml):
     assert nvml.open == 0
 
 
-def test_a_changed_setting_is_reported(nvml):
+def test_a_changed_setting_is_reported_and_an_unknown_mode_is_absent(nvml):
     nvml.modes |= {"Persistence": 1, "Compute": 3}
     nvml.links = [1]
     changed = {"gpu.persistence": "on", "gpu.compute_mode": "exclusive process", "gpu.nvlinks": "1"}
     assert settings_of_gpu(GPU) == REPORTED | changed
+    nvml.modes["Compute"] = 99
+    assert "gpu.compute_mode" not in settings_of_gpu(GPU)
 
 
-@pytest.mark.parametrize(
-    ("call", "names"),
-    [
-        ("nvmlDeviceGetApplicationsClock", {"gpu.application_memory_clock", "gpu.application_sm_clock"}),
-        ("nvmlDeviceGetComputeMode", {"gpu.compute_mode"}),
-        ("nvmlDeviceGetEccMode", {"gpu.ecc"}),
-        ("nvmlDeviceGetMigMode", {"gpu.mig"}),
-        ("nvmlDeviceGetNvLinkState", {"gpu.nvlinks"}),
-        ("nvmlDeviceGetMaxPcieLinkGeneration", {"gpu.pcie_generation"}),
-        ("nvmlDeviceGetCurrPcieLinkWidth", {"gpu.pcie_width"}),
-        ("nvmlDeviceGetPersistenceMode", {"gpu.persistence"}),
-        ("nvmlDeviceGetVbiosVersion", {"gpu.vbios"}),
-    ],
-)
-def test_a_setting_that_nvml_refuses_is_absent_and_hides_no_other(nvml, call, names):
-    nvml.refusals[call] = NOT_SUPPORTED
-    assert settings_of_gpu(GPU) == {name: value for name, value in REPORTED.items() if name not in names}
+def test_a_setting_that_nvml_refuses_is_absent_and_hides_no_other(nvml):
+    hidden = {
+        "nvmlDeviceGetApplicationsClock": {"gpu.application_memory_clock", "gpu.application_sm_clock"},
+        "nvmlDeviceGetComputeMode": {"gpu.compute_mode"},
+        "nvmlDeviceGetEccMode": {"gpu.ecc"},
+        "nvmlDeviceGetMigMode": {"gpu.mig"},
+        "nvmlDeviceGetNvLinkState": {"gpu.nvlinks"},
+        "nvmlDeviceGetMaxPcieLinkGeneration": {"gpu.pcie_generation"},
+        "nvmlDeviceGetCurrPcieLinkWidth": {"gpu.pcie_width"},
+        "nvmlDeviceGetPersistenceMode": {"gpu.persistence"},
+        "nvmlDeviceGetVbiosVersion": {"gpu.vbios"},
+    }
+    for call, names in hidden.items():
+        nvml.refusals = {call: NOT_SUPPORTED}
+        assert settings_of_gpu(GPU).keys() == REPORTED.keys() - names
 
 
 def test_a_package_without_a_call_hides_no_other_setting(nvml, monkeypatch):
@@ -110,22 +110,14 @@ def test_a_package_without_a_call_hides_no_other_setting(nvml, monkeypatch):
     assert settings_of_gpu(GPU).keys() == REPORTED.keys() - {"gpu.vbios", "gpu.nvlinks"}
 
 
-def test_a_mode_that_this_version_does_not_know_is_absent(nvml):
-    nvml.modes["Compute"] = 99
-    assert "gpu.compute_mode" not in settings_of_gpu(GPU)
-
-
 def test_the_settings_of_an_instance_are_its_gpus(nvml):
     nvml.migs = {GPU: [None, INSTANCE, OTHER_INSTANCE]}
     assert settings_of_gpu(INSTANCE) == REPORTED | {"gpu.mig": "on"}
 
 
-def test_an_unknown_gpu_has_no_settings(nvml):
+def test_an_unknown_gpu_has_no_settings_and_no_gpu_has_any_without_nvml(nvml, monkeypatch):
     assert settings_of_gpu("GPU-2") == {}
     assert nvml.open == 0
-
-
-def test_without_nvml_there_are_no_settings(nvml, monkeypatch):
     nvml.refusals["nvmlInit"] = 9
     assert settings_of_gpu(GPU) == {}
     monkeypatch.setitem(sys.modules, "pynvml", None)

@@ -220,15 +220,17 @@ def claimed(nvml):
 # --- what is here ----------------------------------------------------------------------------------------------------
 
 
-def test_driver_and_power_limit_come_from_nvml(nvml):
+def test_driver_and_power_limit_come_from_nvml(mig):
     assert telemetry.driver_version() == "580.159.04"
-    assert telemetry.power_limit_w(GPU) == 700
-    assert nvml.open == 0
+    assert telemetry.power_limit_w(GPU) == telemetry.power_limit_w(INSTANCE) == 700
+    assert mig.open == 0
 
 
-def test_an_unknown_gpu_has_no_power_limit_and_nvml_is_closed(nvml):
+def test_an_unknown_gpu_has_no_values_and_nvml_is_closed(nvml):
     assert telemetry.power_limit_w("GPU-2") == 0
     assert (nvml.called("nvmlInit"), nvml.open) == (1, 0)
+    gpu = GpuTelemetry("GPU-2")
+    assert (gpu.read(), gpu.energy_j(), nvml.open) == (Conditions(), None, 0)
 
 
 def test_a_driver_that_does_not_answer_gives_empty_values(nvml):
@@ -247,10 +249,6 @@ def test_without_pynvml_all_values_are_empty(monkeypatch):
     gpu.close()
 
 
-def test_the_power_limit_of_an_instance_is_its_gpus(mig):
-    assert telemetry.power_limit_w(INSTANCE) == 700
-
-
 def test_a_gpu_in_mig_mode_is_listed_as_its_instances(mig):
     mig.gpus = ["GPU-0", GPU, "GPU-2"]
     assert telemetry.installed_gpus() == [
@@ -262,18 +260,12 @@ def test_a_gpu_in_mig_mode_is_listed_as_its_instances(mig):
     assert [device.is_instance for device in telemetry.installed_gpus()] == [False, True, True, False]
 
 
-def test_a_gpu_in_mig_mode_without_instances_is_not_listed(mig):
-    mig.migs[GPU] = []
-    assert telemetry.installed_gpus() == []
-
-
-def test_gpus_without_mig_are_whole(nvml):
-    nvml.refusals["nvmlDeviceGetMigMode"] = NOT_SUPPORTED
-    assert telemetry.installed_gpus() == [InstalledGpu(GPU, GPU, 0)]
-
-
-def test_a_lost_gpu_does_not_hide_the_others(nvml):
+def test_a_gpu_without_mig_is_whole_one_without_instances_is_not_listed_and_a_lost_one_hides_no_other(nvml):
     nvml.gpus = ["lost", GPU]
+    assert telemetry.installed_gpus() == [InstalledGpu(GPU, GPU, 1)]
+    nvml.migs[GPU] = []
+    assert telemetry.installed_gpus() == []
+    nvml.refusals["nvmlDeviceGetMigMode"] = NOT_SUPPORTED
     assert telemetry.installed_gpus() == [InstalledGpu(GPU, GPU, 1)]
 
 
@@ -312,48 +304,38 @@ def test_closed_telemetry_reads_nothing(nvml):
     assert (gpu.read(), gpu.energy_j(), nvml.open) == (Conditions(), None, 0)
 
 
-def test_an_unknown_gpu_has_empty_conditions_and_nvml_is_closed(nvml):
-    gpu = GpuTelemetry("GPU-2")
-    assert (gpu.read(), gpu.energy_j(), nvml.open) == (Conditions(), None, 0)
+def test_only_some_reasons_for_the_clocks_are_slowdowns(nvml):
+    table = {
+        0x4: (Slowdown.POWER_CAP,),
+        0x20: (Slowdown.THERMAL,),
+        0x8: (Slowdown.HARDWARE,),
+        0x40: (Slowdown.HARDWARE,),
+        0x80: (Slowdown.HARDWARE,),
+        0x4 | 0x20 | 0x8 | 0x40: (Slowdown.POWER_CAP, Slowdown.THERMAL, Slowdown.HARDWARE),
+        **dict.fromkeys((0x1, 0x2, 0x10, 0x100), ()),  # idle, application clocks, sync boost, display clocks
+    }
+    found = {}
+    for reason in table:
+        nvml.reasons = reason
+        found[reason] = GpuTelemetry(GPU).read().slowdowns
+    assert found == table
 
 
-@pytest.mark.parametrize(
-    ("reason", "slowdown"),
-    [
-        (0x4, (Slowdown.POWER_CAP,)),
-        (0x20, (Slowdown.THERMAL,)),
-        (0x8, (Slowdown.HARDWARE,)),
-        (0x40, (Slowdown.HARDWARE,)),
-        (0x80, (Slowdown.HARDWARE,)),
-        (0x4 | 0x20 | 0x8 | 0x40, (Slowdown.POWER_CAP, Slowdown.THERMAL, Slowdown.HARDWARE)),
-        (0x1, ()),  # idle
-        (0x2, ()),  # application clocks
-        (0x10, ()),  # sync boost
-        (0x100, ()),  # display clocks
-    ],
-)
-def test_only_some_reasons_for_the_clocks_are_slowdowns(nvml, reason, slowdown):
-    nvml.reasons = reason
-    assert GpuTelemetry(GPU).read().slowdowns == slowdown
-
-
-@pytest.mark.parametrize(
-    ("field", "slowdown"),
-    [
-        (74, Slowdown.POWER_CAP),
-        (75, Slowdown.THERMAL),
-        (269, Slowdown.THERMAL),
-        (270, Slowdown.HARDWARE),
-        (271, Slowdown.HARDWARE),
-    ],
-)
-def test_a_slowdown_between_two_readings_is_reported_once(nvml, field, slowdown):
-    nvml.counters[field] = 1_000_000  # from before we came
-    gpu = GpuTelemetry(GPU)
-    assert gpu.read().slowdowns == ()
-    nvml.counters[field] += 1
-    assert gpu.read().slowdowns == (slowdown,)
-    assert gpu.read().slowdowns == ()
+def test_a_slowdown_between_two_readings_is_reported_once(nvml):
+    fields = {
+        74: Slowdown.POWER_CAP,
+        75: Slowdown.THERMAL,
+        269: Slowdown.THERMAL,
+        270: Slowdown.HARDWARE,
+        271: Slowdown.HARDWARE,
+    }
+    for field, slowdown in fields.items():
+        nvml.counters[field] = 1_000_000  # from before we came
+        gpu = GpuTelemetry(GPU)
+        assert gpu.read().slowdowns == ()
+        nvml.counters[field] += 1
+        assert gpu.read().slowdowns == (slowdown,)
+        assert gpu.read().slowdowns == ()
 
 
 def test_memory_errors_are_those_since_the_last_reading(nvml):
@@ -366,44 +348,33 @@ def test_memory_errors_are_those_since_the_last_reading(nvml):
     assert gpu.read().ecc_errors == 0
 
 
-def test_xids_are_those_since_the_last_reading(nvml):
+def test_xids_are_those_since_the_last_reading_and_endless_events_do_not_delay_it(nvml):
     gpu = GpuTelemetry(GPU)
     nvml.xids = [(31, WHOLE), (79, WHOLE)]
     assert gpu.read().xids == (31, 79)
     assert gpu.read().xids == ()
-
-
-def test_endless_events_do_not_delay_a_reading(nvml):
-    gpu = GpuTelemetry(GPU)
     nvml.xids = [(48, WHOLE)] * 1000
     assert 0 < len(gpu.read().xids) < 1000
 
 
 # --- missing readings ---------------------------------------------------------------------------------------
 
-REFUSABLE = [
-    ("clock 1", "sm_clock_hz"),
-    ("clock 2", "memory_clock_hz"),
-    ("nvmlDeviceGetTemperature", "temperature_c"),
-]
+REFUSABLE = {"clock 1": "sm_clock_hz", "clock 2": "memory_clock_hz", "nvmlDeviceGetTemperature": "temperature_c"}
 
 
-@pytest.mark.parametrize(("call", "reading"), REFUSABLE)
-def test_an_unsupported_reading_is_none_and_asked_once(nvml, call, reading):
-    nvml.refusals[call] = NOT_SUPPORTED
-    gpu = GpuTelemetry(GPU)
-    assert [getattr(gpu.read(), reading), getattr(gpu.read(), reading)] == [None, None]
-    assert nvml.called(call) == 1
-    assert len([value for value in (gpu.read().power_w, gpu.energy_j()) if value is not None]) == 2
-
-
-@pytest.mark.parametrize(("call", "reading"), REFUSABLE)
-def test_a_temporary_refusal_is_asked_again(nvml, call, reading):
-    nvml.refusals[call] = TIMEOUT
-    gpu = GpuTelemetry(GPU)
-    assert getattr(gpu.read(), reading) is None
-    del nvml.refusals[call]
-    assert getattr(gpu.read(), reading) is not None
+def test_an_unsupported_reading_is_none_and_asked_once_and_a_temporary_refusal_is_asked_again(nvml):
+    for call, reading in REFUSABLE.items():
+        nvml.refusals = {call: NOT_SUPPORTED}
+        nvml.calls.clear()
+        gpu = GpuTelemetry(GPU)
+        assert [getattr(gpu.read(), reading), getattr(gpu.read(), reading)] == [None, None]
+        assert nvml.called(call) == 1
+        assert len([value for value in (gpu.read().power_w, gpu.energy_j()) if value is not None]) == 2
+        nvml.refusals = {call: TIMEOUT}
+        gpu = GpuTelemetry(GPU)
+        assert getattr(gpu.read(), reading) is None
+        nvml.refusals.clear()
+        assert getattr(gpu.read(), reading) is not None
 
 
 def test_an_older_driver_has_an_older_name_for_the_reasons(nvml):
@@ -445,16 +416,14 @@ def test_a_counter_that_is_unavailable_now_is_asked_for_again(nvml):
     assert gpu.read().ecc_errors == 1
 
 
-def test_a_gpu_without_counters_is_not_asked_for_counters(nvml):
+def test_a_gpu_without_counters_is_not_asked_for_counters_again(nvml):
     nvml.no_field = dict.fromkeys(FIELDS.values(), NOT_SUPPORTED)
     gpu = GpuTelemetry(GPU)
     assert gpu.read().slowdowns == ()
     assert nvml.called("nvmlDeviceGetFieldValues") == 1
     assert not gpu.available_readings()["slowdown counters"]
-
-
-def test_counters_are_asked_for_once_if_the_driver_has_none(nvml):
-    nvml.refusals["nvmlDeviceGetFieldValues"] = 13
+    nvml.calls.clear()
+    nvml.refusals["nvmlDeviceGetFieldValues"] = 13  # the driver has no such call
     gpu = GpuTelemetry(GPU)
     assert (gpu.read().slowdowns, gpu.read().power_w) == ((), 300)
     assert nvml.called("nvmlDeviceGetFieldValues") == 1
@@ -549,20 +518,16 @@ def test_without_a_list_no_other_process_is_reported(nvml):
 # --- instances -------------------------------------------------------------------------------------------------------
 
 
-def test_an_instance_has_its_gpus_clocks_and_slowdowns_and_no_energy(mig):
+def test_an_instance_has_its_gpus_clocks_slowdowns_and_xids_besides_its_own_and_no_energy(mig):
     mig.reasons = 0x8
     gpu = GpuTelemetry(INSTANCE)
+    mig.xids = [(43, 9), (31, 7), (79, WHOLE)]
     look = gpu.read()
     assert (look.sm_clock_hz, look.temperature_c, look.power_w) == (1980e6, 41, 345)
     assert look.slowdowns == (Slowdown.HARDWARE,)
+    assert look.xids == (31, 79)
     assert gpu.energy_j() is None
     assert mig.called("nvmlDeviceGetTotalEnergyConsumption") == 0
-
-
-def test_an_instance_reports_its_own_and_the_whole_gpus_xids(mig):
-    gpu = GpuTelemetry(INSTANCE)
-    mig.xids = [(43, 9), (31, 7), (79, WHOLE)]
-    assert gpu.read().xids == (31, 79)
 
 
 def test_an_instance_has_its_own_processes(mig):
@@ -595,18 +560,18 @@ def test_all_readings_are_available(nvml):
     assert nvml.open == 0
 
 
-@pytest.mark.parametrize(
-    ("call", "missing"),
-    [
-        ("clock 2", "clocks"),
-        ("nvmlDeviceGetTemperature", "temperature"),
-        ("nvmlDeviceGetTotalEnergyConsumption", "energy"),
-        ("nvmlDeviceGetProcessUtilization", "process utilisation"),
-    ],
-)
-def test_an_unavailable_reading_is_listed(nvml, call, missing):
-    nvml.refusals[call] = NOT_SUPPORTED
-    assert [topic for topic, available in telemetry.available_readings(GPU).items() if not available] == [missing]
+def test_an_unavailable_reading_is_listed(nvml):
+    missing = {
+        "clock 2": ["clocks"],
+        "nvmlDeviceGetTemperature": ["temperature"],
+        "nvmlDeviceGetTotalEnergyConsumption": ["energy"],
+        "nvmlDeviceGetProcessUtilization": ["process utilisation"],
+    }
+    found = {}
+    for call in missing:
+        nvml.refusals = {call: NOT_SUPPORTED}
+        found[call] = [topic for topic, here in telemetry.available_readings(GPU).items() if not here]
+    assert found == missing
 
 
 def test_every_nvml_name_exists_in_pynvml():
