@@ -111,8 +111,7 @@ def slurm(folder):
 
 
 RAY = pytest.param(
-    ray,
-    marks=[pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::ResourceWarning")],
+    ray, marks=[pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::ResourceWarning")]
 )
 SLURM = pytest.param(slurm, marks=pytest.mark.slow)
 
