@@ -21,20 +21,16 @@ def test_one_product_left_out_is_beyond_the_tolerance(smoke):
     assert lightest / abs(expected["sum"][0]) > smoke.tolerance.max
 
 
-@pytest.mark.parametrize("n", [2, 1000, 20_011])
-def test_compensated_and_float64_sums_lose_no_more_than_the_result_does(check, n):
-    found = check("dot", n=n)
-    assert found["compensated"].max_error < ROUNDED_ONCE
-    assert found["float64"].max_error < ROUNDED_ONCE
-    assert found["two_kernels"].max_error > 4 * ROUNDED_ONCE
+def test_compensated_and_float64_sums_lose_no_more_than_the_result_does(check):
+    for n in (2, 1000, 20_011):
+        found = check("dot", n=n)
+        assert found["compensated"].max_error < ROUNDED_ONCE
+        assert found["float64"].max_error < ROUNDED_ONCE
+        assert found["two_kernels"].max_error > 4 * ROUNDED_ONCE
+    assert found["triton"].reason.startswith("requires cuda")  # a CPU skips libraries
+    assert found["cupy"].reason.startswith("requires cuda")
 
 
 def test_every_launch_finds_the_count_of_blocks_at_zero(check):
     for n in (20_011, 5, 2**17, 1, 20_011):  # one binary, loaded once
         check("dot/last_block*", n=n)
-
-
-def test_libraries_are_skipped_on_a_cpu_with_a_reason(check):
-    found = check("dot", n=100)
-    assert found["triton"].reason.startswith("requires cuda")
-    assert found["cupy"].reason.startswith("requires cuda")

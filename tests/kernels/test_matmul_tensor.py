@@ -1,8 +1,4 @@
-"""matmul_bf16 and matmul_tf32 without tensor cores: how they round, what is tolerated, what is asked of a device."""
-
-import ctypes
-import sys
-from types import ModuleType, SimpleNamespace
+"""matmul_bf16 and matmul_tf32 without tensor cores: how they round, and what is tolerated."""
 
 import numpy as np
 import pytest
@@ -39,10 +35,6 @@ def of_allowed(spec, found, expected):
     """The maximum and the mean error as parts of what is tolerated."""
     error = abs(found - expected) / np.maximum(abs(expected), np.sqrt(np.mean(expected**2)))
     return error.max() / spec.tolerance.max, error.mean() / spec.tolerance.mean
-
-
-def floats(bits):
-    return (bits.astype("uint32") << 16).view("float32")
 
 
 def rounded_to_tf32(values):
@@ -124,71 +116,3 @@ def test_kernels_that_store_two_columns_at_once_skip_odd_widths(suite, name):
 def test_a_hopper_has_the_shared_memory_that_is_asked_for(suite, name):
     launches = [step for spec in specs(suite, name) for step in spec.steps if isinstance(step, Launch)]
     assert 0 < max(step.shared_bytes for step in launches) <= SHARED_BYTES
-
-
-# --- cuBLAS ----------------------------------------------------------------------------------------------------------
-
-
-class FakeBlas(ModuleType):
-    """Products of a transposed matrix and another, both by columns, as BLAS defines them, with the names of nvmath."""
-
-    Operation = SimpleNamespace(T="transposed", N="as it is")
-    ComputeType = SimpleNamespace(COMPUTE_32F="float32", COMPUTE_32F_FAST_TF32="TF32")
-    GemmAlgo = SimpleNamespace(DFALT="default")
-
-    def __init__(self):
-        super().__init__("nvmath.bindings.cublas")
-        self.asked = []
-
-    def create(self):
-        return 42
-
-    def set_stream(self, *asked):
-        self.asked.append(asked)
-
-    # nvmath's own signature
-    def gemm_ex(  # noqa: PLR0917
-        self, handle, op_a, op_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c, ldc, *how
-    ):
-        assert (handle, op_a, op_b) == (42, "transposed", "as it is")
-        assert (lda, ldb, ldc, type_c) == (k, k, m, "float")
-        self.asked.append((type_a, type_b, *how))
-        sums = at(alpha, "float", 1) * at(b, type_b, n, k) @ at(a, type_a, m, k).T
-        at(c, type_c, n, m)[:] = sums + at(beta, "float", 1) * at(c, type_c, n, m)
-
-
-def at(address, kind, *shape):
-    size = ctypes.c_uint16 if kind == "bfloat16" else ctypes.c_float
-    found = np.ctypeslib.as_array((size * int(np.prod(shape))).from_address(address)).reshape(shape)
-    return floats(found) if kind == "bfloat16" else found
-
-
-@pytest.fixture
-def blas(monkeypatch):
-    fake = FakeBlas()
-    nvmath, bindings = ModuleType("nvmath"), ModuleType("nvmath.bindings")
-    nvmath.CudaDataType = SimpleNamespace(CUDA_R_32F="float", CUDA_R_16BF="bfloat16")
-    bindings.cublas = fake
-    monkeypatch.setitem(sys.modules, "nvmath", nvmath)
-    monkeypatch.setitem(sys.modules, "nvmath.bindings", bindings)
-    return fake
-
-
-def on_device(array):
-    interface = {"data": (array.ctypes.data, False)}
-    return SimpleNamespace(shape=array.shape, __cuda_array_interface__=interface)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "precision"), [("matmul_bf16", "bfloat16", "float32"), ("matmul_tf32", "float", "TF32")]
-)
-def test_cublas_is_asked_for_the_same_product_on_the_given_stream(suite, blas, name, kind, precision):
-    benchmark = suite.benchmark(name).benchmark
-    made = benchmark.inputs(np.random.default_rng(4), m=3, n=5, k=7)
-    arrays = {**made, "C": np.full((3, 5), 9, "f4")}
-    (relative_to,) = (variant for variant in benchmark.variants if variant.name == benchmark.relative_to)
-    relative_to.run.__globals__["cublas_handle"].cache_clear()
-    relative_to.run({of: on_device(array) for of, array in arrays.items()}, 7)
-    a, b = (made[of].astype("f4") for of in "AB")
-    np.testing.assert_allclose(arrays["C"], a @ b.T, rtol=1e-5)
-    assert blas.asked == [(42, 7), (kind, kind, precision, "default")]
