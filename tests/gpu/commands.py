@@ -1,6 +1,8 @@
 """What several tests on a GPU do: they type a command of perfsvc, and compile a unit."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -26,3 +28,21 @@ def compiled(unit, target: str, folder: Path) -> bytes:
     built = compile_all([unit], toolchain_for(target), Cache(folder))[unit]
     assert isinstance(built, Binary), built
     return built.code
+
+
+class Workplace:
+    """A folder with a suite and a database, and the device that measures the suite."""
+
+    def __init__(self, folder: Path, device: str) -> None:
+        self.folder, self.device, self.suite = folder, device, folder / "kernels"
+
+    def rows(self, query: str, *values: object) -> list[tuple]:
+        """Return what a query of the database returns; a change is committed."""
+        with contextlib.closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection, connection:
+            return connection.execute(query, values).fetchall()
+
+    def change(self, file: str, old: str, new: str) -> None:
+        """Replace a text in a file of the suite."""
+        text = (self.suite / file).read_text(encoding="utf-8")
+        assert old in text
+        (self.suite / file).write_text(text.replace(old, new), encoding="utf-8")

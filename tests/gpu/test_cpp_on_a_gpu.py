@@ -94,8 +94,7 @@ def test_a_struct_reaches_the_kernel_and_one_of_another_size_does_not(device, cp
 
 
 @pytest.mark.parametrize(
-    ("grid", "cluster"),
-    [((8, 1, 1), None), ((8, 1, 1), (2, 1, 1)), ((4, 4, 1), (2, 4, 1)), ((32, 1, 1), (16, 1, 1))],
+    ("grid", "cluster"), [((8, 1, 1), None), ((8, 1, 1), (2, 1, 1)), ((4, 4, 1), (2, 4, 1)), ((32, 1, 1), (16, 1, 1))]
 )
 def test_the_kernel_sees_the_clusters_of_its_launch(device, cpp, arrays, grid, cluster):
     count, blocks = grid[0] * grid[1], prod(cluster or (1,))

@@ -35,13 +35,7 @@ def fetched(device, code):
         device.launch(
             device.load(code),
             Launch(0, "fetch", (1, 1, 1), (64, 1, 1), (arg,)),
-            (
-                device.tensor_map(address, arg),
-                np.uint64(target),
-                np.int32(row),
-                np.int32(column),
-                np.int32(out.nbytes),
-            ),
+            (device.tensor_map(address, arg), np.uint64(target), np.int32(row), np.int32(column), np.int32(out.nbytes)),
         )
         device.download(target, out)
         return out
@@ -63,8 +57,7 @@ def swizzled(box, span):
 
 
 @pytest.mark.parametrize(
-    ("element", "dtype"),
-    [("float32", "float32"), ("bfloat16", "uint16"), ("int8", "int8"), ("float64", "float64")],
+    ("element", "dtype"), [("float32", "float32"), ("bfloat16", "uint16"), ("int8", "int8"), ("float64", "float64")]
 )
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 def test_a_box_is_fetched_through_its_tensor_map(fetched, element, dtype, swizzle):

@@ -1,10 +1,8 @@
 """Five Triton kernels on a GPU: from nothing to a judged night in five commands, and a slowdown that is found."""
 
-import contextlib
 import importlib.util
 import json
 import shutil
-import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -31,12 +29,8 @@ IGNORED = "perfsvc.db*\nnights/\n"
 CASE = "softmax/triton[rows=8192,columns=4096]"
 
 
-class Workplace:
-    """A git repository with the suite, and a database."""
-
-    def __init__(self, folder, device):
-        self.folder, self.device = folder, device
-        self.suite = folder / "kernels"
+class Repository(commands.Workplace):
+    """A git repository with the suite."""
 
     def perfsvc(self, *arguments, codes=(0,)):
         done = commands.perfsvc(self.folder, *arguments, limit_s=900)
@@ -54,21 +48,11 @@ class Workplace:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", message)
 
-    def rows(self, query):
-        with contextlib.closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection:
-            return connection.execute(query).fetchall()
-
-    def change(self, file, old, new):
-        path = self.suite / file
-        text = path.read_text(encoding="utf-8")
-        assert old in text
-        path.write_text(text.replace(old, new), encoding="utf-8")
-
 
 @pytest.fixture(scope="module")
 def measured(gpus, tmp_path_factory):
     """The suite without the variants of PyTorch, committed and measured once."""
-    workplace = Workplace(tmp_path_factory.mktemp("five"), gpus[0].spec)
+    workplace = Repository(tmp_path_factory.mktemp("five"), gpus[0].spec)
     shutil.copytree(SUITE, workplace.suite)
     (workplace.folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
     workplace.git("init", "-q", "-b", "main")
@@ -80,7 +64,7 @@ def measured(gpus, tmp_path_factory):
 @pytest.fixture
 def workplace(measured, tmp_path):
     shutil.copytree(measured.folder, tmp_path, dirs_exist_ok=True)
-    return Workplace(tmp_path, measured.device)
+    return Repository(tmp_path, measured.device)
 
 
 def test_every_kernel_is_right_and_its_choice_cubin_and_compile_time_are_stored(measured):
@@ -111,7 +95,7 @@ def test_the_variants_of_pytorch_are_right(measured):
 
 
 def test_five_commands_from_nothing_to_a_judged_night(gpus, tmp_path):
-    workplace = Workplace(tmp_path, gpus[0].spec)
+    workplace = Repository(tmp_path, gpus[0].spec)
     shutil.copy(SUITE / "add" / "add.py", tmp_path / "mine.py")
     (tmp_path / ".gitignore").write_text(IGNORED, encoding="utf-8")
     workplace.git("init", "-q", "-b", "main")

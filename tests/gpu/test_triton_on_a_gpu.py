@@ -1,17 +1,15 @@
 """A Triton kernel made slower by its source, by the options of its launch and by another Triton: three causes."""
 
-import contextlib
 import importlib.util
 import json
 import shutil
-import sqlite3
 
 import pytest
 
 from perfsvc.elf import kernel_registers
 from perfsvc.keys import Keys, Signed
 from perfsvc.store import Store
-from tests.gpu.commands import perfsvc
+from tests.gpu.commands import Workplace, perfsvc
 
 pytestmark = [
     pytest.mark.gpu,
@@ -72,15 +70,11 @@ benchmark = Benchmark(
 CASE = "twice/triton"
 
 
-class Workplace:
-    """A suite of one Triton kernel, and a database."""
-
-    def __init__(self, folder, device):
-        self.folder, self.device = folder, device
-        self.bench = folder / "suite" / "twice" / "bench.py"
+class Triton(Workplace):
+    """A suite of one Triton kernel."""
 
     def measure(self, *arguments, **environment):
-        command = ("run", "--suite", "suite", "--device", self.device, "--replicas", "2", *arguments)
+        command = ("run", "--suite", "kernels", "--device", self.device, "--replicas", "2", *arguments)
         done = perfsvc(self.folder, *command, limit_s=600, **environment)
         assert done.returncode in {0, 1}, done.stderr + done.stdout
         return done.stdout
@@ -88,26 +82,17 @@ class Workplace:
     def confirmed(self, **environment):
         """Measure the suite again, and its suspect in A/B pairs; return the cause and the reason."""
         printed = self.measure("--confirm", **environment)
-        rows = self.execute("select cause, reason, ratio from confirmations")
+        rows = self.rows("select cause, reason, ratio from confirmations")
         assert len(rows) == 1, printed
         return rows[0]
-
-    def change(self, old, new):
-        text = self.bench.read_text(encoding="utf-8")
-        assert old in text
-        self.bench.write_text(text.replace(old, new), encoding="utf-8")
-
-    def execute(self, query, *values):
-        with contextlib.closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection, connection:
-            return connection.execute(query, values).fetchall()
 
 
 @pytest.fixture(scope="module")
 def measured(gpus, tmp_path_factory):
     """A folder with one run."""
-    workplace = Workplace(tmp_path_factory.mktemp("triton"), gpus[0].spec)
-    workplace.bench.parent.mkdir(parents=True)
-    workplace.bench.write_text(BENCH, encoding="utf-8")
+    workplace = Triton(tmp_path_factory.mktemp("triton"), gpus[0].spec)
+    (workplace.suite / "twice").mkdir(parents=True)
+    (workplace.suite / "twice" / "bench.py").write_text(BENCH, encoding="utf-8")
     workplace.measure()
     return workplace
 
@@ -115,11 +100,11 @@ def measured(gpus, tmp_path_factory):
 @pytest.fixture
 def workplace(measured, tmp_path):
     shutil.copytree(measured.folder, tmp_path, dirs_exist_ok=True)
-    return Workplace(tmp_path, measured.device)
+    return Triton(tmp_path, measured.device)
 
 
 def test_what_a_triton_kernel_ran_with_is_stored(measured):
-    ((record,),) = measured.execute("select record from python_codes")
+    ((record,),) = measured.rows("select record from python_codes")
     code = json.loads(record)
     packages = {package["name"]: package for package in code["packages"]}
     assert {"python", "torch", "triton"} <= packages.keys()
@@ -134,14 +119,14 @@ def test_what_a_triton_kernel_ran_with_is_stored(measured):
 
 
 def test_another_source_is_the_kernel(workplace):
-    workplace.change("range(1 * steps)", "range(5 * steps)")
+    workplace.change("twice/bench.py", "range(1 * steps)", "range(5 * steps)")
     cause, reason, ratio = workplace.confirmed()
     assert cause == "kernel", reason
     assert ratio > 1.3
 
 
 def test_another_number_of_warps_is_the_launch(workplace):
-    workplace.change("num_warps=8", "num_warps=1")
+    workplace.change("twice/bench.py", "num_warps=8", "num_warps=1")
     cause, reason, ratio = workplace.confirmed()
     assert cause == "launch", reason
     assert "num_warps 8 → 1" in reason
@@ -150,13 +135,13 @@ def test_another_number_of_warps_is_the_launch(workplace):
 
 def test_another_triton_is_the_toolchain(workplace):
     """Only one Triton is here, so the older one is made up in the record; an environment variable slows the newer."""
-    ((record,),) = workplace.execute("select record from python_codes")
+    ((record,),) = workplace.rows("select record from python_codes")
     code = json.loads(record)
     (triton,) = (package for package in code["packages"] if package["name"] == "triton")
     newer, triton["version"] = triton["version"], "3.0.0"
     older = json.dumps(code)
     signatures = Keys().sign(Signed.PYTHON, older)
-    workplace.execute("update python_codes set record = ?, digest = 'older', signatures = ?", older, signatures)
+    workplace.rows("update python_codes set record = ?, digest = 'older', signatures = ?", older, signatures)
     cause, reason, ratio = workplace.confirmed(STEPS="800")
     assert cause == "toolchain", reason
     assert f"triton 3.0.0 → {newer}" in reason
@@ -164,9 +149,9 @@ def test_another_triton_is_the_toolchain(workplace):
 
 
 def test_the_same_kernel_is_the_same_code_wherever_it_lies_in_its_file(workplace):
-    workplace.change("def inputs", "# A comment moves the lines of the kernel.\n\n\ndef inputs")
+    workplace.change("twice/bench.py", "def inputs", "# A comment moves the lines of the kernel.\n\n\ndef inputs")
     workplace.measure()
     printed = workplace.measure("--confirm", STEPS="800")  # as if the GPU were slower
-    ((cause, reason),) = workplace.execute("select cause, reason from verdicts where run_id = 3 and metric = 'time'")
+    ((cause, reason),) = workplace.rows("select cause, reason from verdicts where run_id = 3 and metric = 'time'")
     assert cause in {"noise", "environment"}, printed
     assert "the code is the same on both sides" in reason

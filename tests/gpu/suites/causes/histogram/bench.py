@@ -24,10 +24,7 @@ def variant(name, entry, copies=1):
         name,
         source="histogram.cu",
         params={"KEYS": KEYS, "COPIES": copies},
-        steps=[
-            memset("weights"),
-            launch(entry=entry, grid=GRID, block=BLOCK, args=("weights", "words", "n")),
-        ],
+        steps=[memset("weights"), launch(entry=entry, grid=GRID, block=BLOCK, args=("weights", "words", "n"))],
     )
 
 
