@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ benchmark = Benchmark(
     reference=reference, tolerance=Tolerance(0, 0),
     variants=[Variant("v", source="k.cu", entry="k", grid={grid}, block=1, args=("y", "x"))])
 """
+PARTS = ("top", "inputs", "reference")
 FREE = {"top": "", "inputs": "pass", "reference": "pass", "grid": "1"}
 LIMIT_S = 3.0
 
@@ -100,21 +102,32 @@ def nothing_is_printed(capfd):
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
-@pytest.mark.parametrize("statement", CRASHES)
-def test_a_file_that_ends_its_process_costs_its_benchmark_alone(tmp_path, part, statement):
-    written(tmp_path, **{part: statement})
+def written_in_each_part(folder, statements):
+    """Write a benchmark for each statement in each part of a file, and return the statements by benchmark."""
+    found = {}
+    for part, (number, statement) in product(PARTS, enumerate(statements)):
+        written(folder, f"{part}{number}", **{part: statement})
+        found[f"{part}{number}"] = statement
+    return found
+
+
+def test_a_file_that_ends_its_process_costs_its_benchmark_alone(tmp_path):
+    hostile = written_in_each_part(tmp_path, CRASHES)
     written(tmp_path, "fine")
     suite = discover(tmp_path)
-    assert {listed.case.benchmark for listed in suite.cases} - {"hostile"} == {"fine"}
-    if CRASHES[statement]:
-        (problem,) = suite.problems
-        assert CRASHES[statement] in problem.what
-        assert problem.path == str(tmp_path / "hostile" / "bench.py")
+    assert "fine" in {listed.case.benchmark for listed in suite.cases}
+    whats = {str(tmp_path / name / "bench.py"): [] for name in (*hostile, "fine")}
+    for problem in suite.problems:
+        whats[problem.path].append(problem.what)
+    assert whats[str(tmp_path / "fine" / "bench.py")] == []
+    for name, statement in hostile.items():
+        if CRASHES[statement]:
+            (what,) = whats[str(tmp_path / name / "bench.py")]
+            assert CRASHES[statement] in what, (name, statement)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("statement", HANGS)
 def test_a_file_that_hangs_is_killed_after_its_time(tmp_path, monkeypatch, part, statement):
     monkeypatch.setattr(isolated, "READ_LIMIT_S", LIMIT_S)
@@ -147,24 +160,25 @@ def test_a_file_that_prints_without_end_does_not_fill_the_disk(tmp_path, monkeyp
     assert 0 < largest < 300_000
 
 
-@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
-@pytest.mark.parametrize("statement", HARMLESS)
-def test_prints_threads_and_changes_of_its_process_stay_there(tmp_path, part, statement):
+def test_prints_threads_and_changes_of_its_process_stay_there(tmp_path):
     environment, folder = dict(os.environ), Path.cwd()
-    suite = discover(written(tmp_path, **{part: statement}))
+    harmless = written_in_each_part(tmp_path, HARMLESS)
+    suite = discover(tmp_path)
     assert suite.problems == ()
-    (spec, _), problems = suite.resolve(Selection(), "full")
+    specs, problems = suite.resolve(Selection(), "full")
     assert problems == ()
-    isolated.make_arrays(spec).close()
+    assert len(specs) == 2 * len(harmless)
+    for spec in specs[::2]:
+        isolated.make_arrays(spec).close()
     assert (dict(os.environ), Path.cwd()) == (environment, folder)
 
 
 @pytest.mark.parametrize("step", ["", "os.fork() and os._exit(0), "])
 def test_a_process_with_a_session_of_its_own_ends_with_the_process_that_started_it(tmp_path, monkeypatch, step):
-    monkeypatch.setenv("PERFSVC_TEST_SESSION", "left")
+    monkeypatch.setenv("PERFSVC_TEST_SESSION", f"left by {os.getpid()}")
     isolated._processes.end()  # its server has another environment
     discover(written(tmp_path, top=f"os.fork() or (os.setsid(), {step}time.sleep(1000))"))
-    mark = b"PERFSVC_TEST_SESSION=left\0"
+    mark = f"PERFSVC_TEST_SESSION=left by {os.getpid()}\0".encode()
     assert len(marked(mark)) > 2
     with isolated._processes.process(str(tmp_path / "hostile" / "bench.py")) as child:
         child.end(kill=True)
@@ -256,10 +270,9 @@ def test_arrays_are_the_same_as_in_this_process(tmp_path):
     fresh.close()
 
 
-@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
-def test_a_copy_of_the_process_that_a_file_forks_answers_no_request(tmp_path, part):
-    suite = discover(written(tmp_path, **{part: "os.fork()"}))
-    specs, problems = suite.resolve(Selection(), "full")
+def test_a_copy_of_the_process_that_a_file_forks_answers_no_request(tmp_path):
+    written_in_each_part(tmp_path, ["os.fork()"])
+    specs, problems = discover(tmp_path).resolve(Selection(), "full")
     assert problems == ()
     for spec in (*specs, *specs):
         made = isolated.make_arrays(spec)
@@ -267,21 +280,15 @@ def test_a_copy_of_the_process_that_a_file_forks_answers_no_request(tmp_path, pa
         made.close()
 
 
-@pytest.mark.parametrize(
-    ("top", "inputs"),
-    [
+def test_inputs_that_differ_at_the_second_call_are_a_problem_and_nan_is_no_difference(tmp_path):
+    for top, inputs in (
         ("", "return {'x': np.random.rand(n)}"),
         ("calls = []", "calls.append(0); return {'x': np.full(n, float(len(calls)))}"),
         ("calls = []", "calls.append(0); return {'x' if len(calls) == 1 else 'z': np.zeros(n)}"),
-    ],
-)
-def test_inputs_that_differ_at_the_second_call_are_a_problem(tmp_path, top, inputs):
-    (problem, *_) = discover(written(tmp_path, top=top, inputs=inputs)).problems
-    assert problem.what == "inputs made another 'x' when it was called a second time"
-    assert problem.line == 6
-
-
-def test_inputs_may_hold_nan(tmp_path):
+    ):
+        (problem, *_) = discover(written(tmp_path, top=top, inputs=inputs)).problems
+        assert problem.what == "inputs made another 'x' when it was called a second time"
+        assert problem.line == 6
     assert discover(written(tmp_path, inputs="return {'x': np.full(n, np.nan)}")).problems == ()
 
 
