@@ -21,11 +21,17 @@ from tests.pages.conftest import HOSTILE, NAIVE, TILED, Nights, planted
 BASE = "http://localhost"
 
 
-def client(store: Store, *, peer: tuple[str, int] = ("testclient", 50000), **settings: Any) -> TestClient:
-    """Return a client of a new server for a database, which sees the client at the address ``peer``."""
-    every = Settings(server=ServerSettings(**settings))
-    serving = Serving(store, every, LivePages(store), None, Path("/nowhere"))
-    app = make_app(serving)
+def client(
+    store: Store, *, peer: tuple[str, int] = ("testclient", 50000), changes: bool = False, **settings: Any
+) -> TestClient:
+    """Return a client of a new server for a database, which sees the client at the address ``peer``.
+
+    Args:
+        changes: whether the server may change the database.
+    """
+    every = Settings(server=ServerSettings(changes=changes, **settings))
+    pages = LivePages(store, forms=changes)
+    app = make_app(Serving(store, every, pages, None, Path("/nowhere"), store if changes else None))
     return TestClient(app, base_url=BASE, client=peer, follow_redirects=False, raise_server_exceptions=False)
 
 
@@ -76,30 +82,30 @@ def planted_postgresql(databases: Any, planted_name: str) -> str:
     return str(databases.url(planted_name))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def planted_url(request: pytest.FixtureRequest) -> str:
     """Return the database of the planted nights, which tests only read."""
     url: str = request.getfixturevalue(f"planted_{request.param}")
     return url
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def web(planted_url: str) -> Iterator[TestClient]:
-    """Return a client of a server on each kind of database."""
+    """Return a client of a server on each kind of database, which keeps its answers from test to test."""
     with Store.open(planted_url, create=False, read_only=True) as store:
         yield client(store)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def served(planted_sqlite: str) -> Iterator[Callable[..., TestClient]]:
     """Return a function that makes a client of a server on SQLite with some settings."""
     with Store.open(planted_sqlite, create=False, read_only=True) as store:
         yield lambda **settings: client(store, **settings)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def local(served: Callable[..., TestClient]) -> TestClient:
-    """Return a client of a server on SQLite with the default settings."""
+    """Return a client of a server on SQLite with the default settings, which keeps its answers from test to test."""
     return served()
 
 

@@ -31,15 +31,12 @@ def key_of(web, text="tiled n=4096"):
     return read(web, f"series?text={text}&benchmark=transpose")["items"][0]["key"]
 
 
-def test_runs_have_the_columns_of_exports_newest_first(web):
+def test_runs_have_the_columns_of_exports_newest_first_and_pages_of_them_follow_one_another(web):
     page = read(web, "runs")
     assert [run["run"] for run in page["items"]] == list(range(12, 0, -1))
     assert list(page["items"][0]) == names(schema.RUNS)
     assert page["next_offset"] is None
     assert read(web, "runs/12") == page["items"][0]
-
-
-def test_pages_of_rows_follow_one_another(web):
     first = read(web, "runs?limit=5")
     second = read(web, f"runs?limit=5&offset={first['next_offset']}")
     third = read(web, f"runs?limit=5&offset={second['next_offset']}")
@@ -67,18 +64,13 @@ def test_the_verdicts_of_a_run_have_the_columns_of_exports(web):
     assert read(web, "runs/1/verdicts")["items"] == []
 
 
-def test_series_are_filtered(web):
-    assert len(read(web, "series")["items"]) == 3
-    assert [row["case"] for row in read(web, "series?benchmark=transpose&text=NAIVE h100")["items"]] == [
-        "transpose/naive[n=4096]"
-    ]
-    assert len(read(web, "series?device=GPU-1")["items"]) == 3
-    assert len(read(web, "series?device=NVIDIA H100&metric=time")["items"]) == 3
+def test_series_are_filtered_and_have_their_newest_level_and_history(web):
+    (naive,) = read(web, "series?benchmark=transpose&text=NAIVE h100")["items"]
+    assert naive["case"] == "transpose/naive[n=4096]"
+    for query in ("", "device=GPU-1", "device=NVIDIA H100&metric=time"):
+        assert len(read(web, f"series?{query}")["items"]) == 3, query
     for query in ("device=GPU-2", "metric=energy_j", "benchmark=trans", "text=nothing"):
-        assert read(web, f"series?{query}")["items"] == []
-
-
-def test_a_series_has_its_newest_level_and_its_history(web):
+        assert read(web, f"series?{query}")["items"] == [], query
     row = read(web, "series?text=tiled n=4096&benchmark=transpose")["items"][0]
     assert (row["last_run"], row["status"], row["verdict"]) == (12, "ok", "regression")
     series = read(web, f"series/{row['key']}")
@@ -99,20 +91,16 @@ def test_one_series_is_found_without_reading_all_series(served, monkeypatch):
     assert [len(cases) for cases in asked] == [1]
     views, page = web.app.state.serving.pages.site().series, f"series/{key}.html"
     assert SeriesViews(views).at(page).series == views.at(page).series  # a built site finds the same series
-    assert [web.get(f"/badges/series/{wrong}.svg").status_code for wrong in ("gone", "%2e%2e", key.upper())] == [
-        404
-    ] * 3
+    for wrong in ("gone", "%2e%2e", key.upper()):
+        assert web.get(f"/badges/series/{wrong}.svg").status_code == 404, wrong
 
 
-def test_findings_are_filtered_and_have_the_columns_of_exports(web):
+def test_findings_are_filtered_have_the_columns_of_exports_and_equal_what_the_command_shows(web, planted_url):
     (row,) = read(web, "findings")["items"]
     assert list(row) == names(schema.FINDINGS)
     assert read(web, "findings?state=open")["items"] == [row]
     assert read(web, "findings?state=resolved")["items"] == []
     assert read(web, "findings?owner=ann")["items"] == []
-
-
-def test_a_finding_equals_what_the_command_shows(web, planted_url):
     with Store.open(planted_url, create=False, read_only=True) as store:
         shown = plain(finding_json(store.findings.get(1), store.findings.events(finding=1)))
     assert read(web, "findings/1") == shown
@@ -193,23 +181,23 @@ def test_an_empty_database_has_empty_lists(nights):
 # --- the document ----------------------------------------------------------------------------------------------------
 
 
-def test_the_document_has_every_endpoint(local):
+def test_the_document_has_every_endpoint_with_its_parameters_and_references(local):
     document = read(local, "openapi.json")
     assert document["openapi"] == "3.1.0"
     paths = {(f"/api/v1/{endpoint.path}", endpoint.method.lower()) for endpoint in ENDPOINTS}
     assert {(path, method) for path, methods in document["paths"].items() for method in methods} == paths
     served = {route.path for route in local.app.routes if route.path.startswith(API)}
     assert served == {path for path, _ in paths} | {f"{API}/openapi.json"}
-
-
-def test_every_reference_of_the_document_exists(local):
-    text = local.get(f"{API}/openapi.json").text
-    schemas = json.loads(text)["components"]["schemas"]
-    referred = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
-    assert referred
-    assert referred <= set(schemas)
+    schemas = document["components"]["schemas"]
+    referred = {part.split('"')[0] for part in json.dumps(document).split('"#/components/schemas/')[1:]}
+    assert set() < referred <= set(schemas)
     for described in schemas.values():
         jsonschema.Draft202012Validator.check_schema(described)
+    parameters = document["paths"][f"{API}/runs/{{run}}/results"]["get"]["parameters"]
+    described = {parameter["name"]: parameter for parameter in parameters}
+    assert (described["run"]["in"], described["run"]["required"]) == ("path", True)
+    assert described["limit"]["schema"] == {"default": 100, "maximum": MOST_ROWS, "minimum": 1, "type": "integer"}
+    assert all(parameter["description"] for parameter in parameters)
 
 
 def test_every_answer_is_as_the_document_describes_it(local):
@@ -221,12 +209,3 @@ def test_every_answer_is_as_the_document_describes_it(local):
         described = operation["responses"]["200"]["content"]["application/json"]["schema"]
         validator = jsonschema.Draft202012Validator({**described, "components": document["components"]})
         validator.validate(read(local, path + query))
-
-
-def test_parameters_are_described_with_their_limits(local):
-    parameters = read(local, "openapi.json")["paths"][f"{API}/runs/{{run}}/results"]["get"]["parameters"]
-    described = {parameter["name"]: parameter for parameter in parameters}
-    assert described["run"]["in"] == "path"
-    assert described["run"]["required"]
-    assert described["limit"]["schema"] == {"default": 100, "maximum": MOST_ROWS, "minimum": 1, "type": "integer"}
-    assert all(parameter["description"] for parameter in parameters)

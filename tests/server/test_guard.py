@@ -1,8 +1,8 @@
 """What every answer of the server has, and what the server refuses."""
 
 import socket
+from unittest import mock
 
-import pytest
 from structlog.testing import capture_logs
 
 from perfsvc.errors import DatabaseError
@@ -21,31 +21,19 @@ def test_every_answer_has_the_security_headers(local):
         assert headers["referrer-policy"] == "no-referrer", path
 
 
-def test_this_machine_and_addresses_are_known_hosts(local):
-    hosts = ("localhost", "localhost:8350", "127.0.0.1:1", "[::1]:8350", "10.0.0.7", "LocalHost", "localhost.")
-    assert {host: local.get("/healthz", headers={"host": host}).status_code for host in hosts} == dict.fromkeys(
-        hosts, 200
-    )
-
-
-def test_an_unknown_host_is_refused_with_a_cure(local):
+def test_this_machine_addresses_and_the_public_host_are_known_and_other_hosts_are_refused_with_a_cure(local, served):
+    for host in ("localhost", "localhost:8350", "127.0.0.1:1", "[::1]:8350", "10.0.0.7", "LocalHost", "localhost."):
+        assert local.get("/healthz", headers={"host": host}).status_code == 200, host
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "[", "a:b:c"):
         answer = local.get("/", headers={"host": host})
         assert answer.status_code == 400, host
         assert "server.public_url" in answer.json()["cure"]
-
-
-def test_the_host_of_the_public_address_is_known(served):
     web = served(public_url="https://perf.example.org/perf/")
     assert web.get("/healthz", headers={"host": "perf.example.org"}).status_code == 200
     assert web.get("/healthz", headers={"host": "example.org"}).status_code == 400
-
-
-def test_the_name_of_this_machine_is_known_if_the_server_listens_at_every_address(served):
-    known = {"host": f"{socket.gethostname()}:8350"}
-    assert served(host="0.0.0.0", anonymous=True).get("/healthz", headers=known).status_code == 200
-    assert served(host="::", anonymous=True).get("/healthz", headers=known).status_code == 200
-    assert served(host="10.0.0.7", anonymous=True).get("/healthz", headers=known).status_code == 400
+    here = {"host": f"{socket.gethostname()}:8350"}  # known if the server listens at every address
+    for host, status in (("0.0.0.0", 200), ("::", 200), ("10.0.0.7", 400)):
+        assert served(host=host, anonymous=True).get("/healthz", headers=here).status_code == status, host
 
 
 def test_a_long_query_is_refused(local):
@@ -62,9 +50,6 @@ def test_a_browser_gets_an_error_as_a_page_and_a_program_as_json(local):
     assert 'href="../../assets/site.css"' in page.text  # the path has a slash in it
     assert local.get("/nothing").json() == {"error": "there is nothing at this address", "cure": "begin at /"}
     assert local.get("/api/v1/nothing", headers=BROWSER).headers["content-type"] == "application/json"
-
-
-def test_an_error_names_what_the_visitor_sent_as_text(local):
     page = local.get("/compare?base=<b>boom</b>", headers=BROWSER)
     assert page.status_code == 400
     assert "&lt;b&gt;boom" in page.text
@@ -78,13 +63,10 @@ def test_only_reading_methods_are_taken(local):
         assert set(answer.json()) == {"error", "cure"}
 
 
-def test_a_fault_is_logged_and_its_answer_has_no_traceback(local, monkeypatch):
-    def fail(*_):
-        raise ZeroDivisionError("secret")
-
-    monkeypatch.setattr(LivePages, "page", fail)
+def test_a_fault_is_logged_and_its_answer_has_no_traceback(served, monkeypatch):
+    monkeypatch.setattr(LivePages, "page", mock.Mock(side_effect=ZeroDivisionError("secret")))
     with capture_logs() as lines:
-        answer = local.get("/")
+        answer = served().get("/")
     assert answer.status_code == 500
     assert answer.json() == {"error": "perfsvc failed to answer", "cure": "see the log of the server"}
     assert [line["event"] for line in lines] == ["failed", "request"]
@@ -92,19 +74,17 @@ def test_a_fault_is_logged_and_its_answer_has_no_traceback(local, monkeypatch):
     assert lines[1]["status"] == 500
 
 
-@pytest.mark.parametrize(("again", "status"), [(True, 503), (False, 500)])
-def test_an_error_of_the_database_is_an_answer_with_a_cure(local, monkeypatch, again, status):
-    def fail(*_):
-        raise DatabaseError("postgresql://ann:secret@host/db: gone", cure="start it", again=again)
-
-    monkeypatch.setattr(LivePages, "page", fail)
-    with capture_logs() as lines:
-        answer = local.get("/")
-    assert answer.status_code == status
-    assert answer.json()["cure"] == ("ask again later" if again else "see the log of the server")
-    assert "host" not in answer.text
-    assert answer.headers.get("retry-after") == ("5" if again else None)
-    assert lines[0]["cure"] == "start it"
+def test_an_error_of_the_database_is_an_answer_with_a_cure(served, monkeypatch):
+    for again, status in ((True, 503), (False, 500)):
+        error = DatabaseError("postgresql://ann:secret@host/db: gone", cure="start it", again=again)
+        monkeypatch.setattr(LivePages, "page", mock.Mock(side_effect=error))
+        with capture_logs() as lines:
+            answer = served().get("/")
+        assert answer.status_code == status
+        assert answer.json()["cure"] == ("ask again later" if again else "see the log of the server")
+        assert "host" not in answer.text
+        assert answer.headers.get("retry-after") == ("5" if again else None)
+        assert lines[0]["cure"] == "start it"
 
 
 def test_each_request_is_logged_without_commands_for_the_terminal(local):
@@ -131,6 +111,8 @@ def test_an_unknown_visitor_reads_only_if_the_settings_let_it(served):
             refused = web.get(path)
             assert refused.status_code == 401, path
             assert set(refused.json()) == {"error", "cure"}
+        assert web.get("/healthz").text == "ok\n"
+        assert web.get("/assets/site.css").status_code == 200
 
 
 def test_a_visitor_that_a_proxy_names_reads(served):
@@ -139,9 +121,3 @@ def test_a_visitor_that_a_proxy_names_reads(served):
     assert web.get("/", headers={"x-forwarded-user": " "}).status_code == 401
     assert web.get("/", headers={"x-forwarded-user": "ann"}).status_code == 200
     assert served(anonymous=False).get("/", headers={"x-forwarded-user": "ann"}).status_code == 401
-
-
-def test_health_and_styles_need_no_visitor(served):
-    web = served(anonymous=False)
-    assert web.get("/healthz").text == "ok\n"
-    assert web.get("/assets/site.css").status_code == 200

@@ -37,33 +37,19 @@ def test_every_page_and_its_parts_are_served(web):
         assert web.get(f"/assets/{name}").status_code == 200
 
 
-def test_other_paths_are_404(local):
-    for path in (
-        "/assets/../answers.py",
-        "/assets/%2e%2e/site.css",
-        "/assets/",
-        "/findings/2.html",
-        "/../perfsvc.db",
-    ):
-        assert local.get(path).status_code == 404, path
-
-
-def test_a_known_answer_is_not_sent_again(local):
+def test_a_known_answer_is_not_sent_again_a_page_is_compressed_and_other_paths_are_404(local):
     for path in ("/findings.html", "/assets/site.css", "/feeds/findings.atom", "/badges/findings.svg"):
         first = local.get(path)
         again = local.get(path, headers={"if-none-match": first.headers["etag"]})
         assert (again.status_code, again.content) == (304, b""), path
         assert again.headers["etag"] == first.headers["etag"]
         assert local.get(path, headers={"if-none-match": '"other"'}).status_code == 200
-
-
-def test_pages_are_compressed(local):
-    plain = local.get("/", headers={"accept-encoding": "identity"})
-    packed = local.get("/", headers={"accept-encoding": "gzip"})
+    plain, packed = (local.get("/", headers={"accept-encoding": coding}) for coding in ("identity", "gzip"))
     assert packed.headers["content-encoding"] == "gzip"
     assert int(packed.headers["content-length"]) < len(plain.content) / 2
-    assert packed.text == plain.text
-    assert packed.headers["etag"] == plain.headers["etag"]
+    assert (packed.text, packed.headers["etag"]) == (plain.text, plain.headers["etag"])
+    for path in ("/assets/../answers.py", "/assets/%2e%2e/site.css", "/assets/", "/findings/2.html", "/../perfsvc.db"):
+        assert local.get(path).status_code == 404, path
 
 
 def test_any_two_runs_are_compared_at_an_address_to_type(web):
@@ -147,7 +133,12 @@ def metrics(web):
     }
 
 
-def test_metrics_count_findings_runs_and_requests(web):
+def test_metrics_count_findings_runs_and_requests_of_their_server(planted_url):
+    with Store.open(planted_url, create=False, read_only=True) as store:
+        require_metrics(client(store), client(store))
+
+
+def require_metrics(web, other):
     web.get("/nothing")
     web.request("BREW", "/")
     values = metrics(web)
@@ -159,12 +150,7 @@ def test_metrics_count_findings_runs_and_requests(web):
     assert values["perfsvc_http_requests_total", (("method", "other"), ("status", "405"))] == 1
     seen = values["perfsvc_device_last_seen_timestamp_seconds", (("device", "GPU-1"), ("device_model", "NVIDIA H100"))]
     assert seen == 1773280800  # 2026-03-12, 2 o'clock
-
-
-def test_two_servers_count_their_own_requests(served):
-    first, second = served(), served()
-    first.get("/nothing")
-    assert ("perfsvc_http_requests_total", (("method", "GET"), ("status", "404"))) not in metrics(second)
+    assert ("perfsvc_http_requests_total", (("method", "GET"), ("status", "404"))) not in metrics(other)
 
 
 # --- the feed --------------------------------------------------------------------------------------------------------
@@ -187,33 +173,26 @@ def test_the_feed_has_an_entry_for_each_finding_with_an_id_that_stays(served):
     assert root.find(f"{ATOM}updated").text == entry.find(f"{ATOM}updated").text
 
 
-def test_the_feed_follows_what_people_do(nights, names):
-    run = nights.night({names.tiled: 1e-4})
-    nights.find(run, [names.tiled])
+def test_an_empty_feed_is_valid_and_the_feed_follows_what_people_do(nights, names):
     web = client(nights.store)
+    root = parsed(web.get("/feeds/findings.atom").text)
+    assert root.find(f"{ATOM}updated").text == "1970-01-01T00:00:00Z"
+    assert root.find(f"{ATOM}entry") is None
+    assert ">none open<" in web.get("/badges/findings.svg").text
+    nights.find(nights.night({names.tiled: 1e-4}), [names.tiled])
     nights.store.findings.comment(1, "looking <b>", by="ann")
     entry = next(parsed(web.get("/feeds/findings.atom").text).iter(f"{ATOM}entry"))
     assert "commented ann looking <b>" in entry.find(f"{ATOM}content").text
 
 
-def test_without_findings_the_feed_is_empty_and_valid(nights):
-    root = parsed(client(nights.store).get("/feeds/findings.atom").text)
-    assert root.find(f"{ATOM}updated").text == "1970-01-01T00:00:00Z"
-    assert root.find(f"{ATOM}entry") is None
-
-
 # --- badges ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_badge_of_the_findings_counts_those_that_are_open(web, nights):
+def test_badges_have_the_number_of_open_findings_or_the_newest_level_and_verdict_of_a_series(web):
     badge = web.get("/badges/findings.svg")
     assert badge.headers["content-type"] == "image/svg+xml"
     assert badge.headers["cross-origin-resource-policy"] == "cross-origin"
     assert parsed(badge.text).find(f"{SVG}title").text == "findings: 1 open"
-    assert ">none open<" in client(nights.store).get("/badges/findings.svg").text
-
-
-def test_the_badge_of_a_series_has_its_newest_level_and_verdict(web):
     slower = web.get(f"/badges/series/{series_page(web, 'tiled')}.svg").text
     assert parsed(slower).find(f"{SVG}title").text == "transpose/tiled[n=4096]: 120.3 µs, regression"
     assert COLOURS["regression"] in slower

@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from sqlalchemy import select
 from starlette.testclient import TestClient
 
-from perfsvc.config import ServerSettings, Settings
-from perfsvc.server.app import make_app
-from perfsvc.server.serving import Serving
-from perfsvc.service.dashboard.live import LivePages
+from perfsvc.service.sync import sync
 from perfsvc.service.transfer import receive
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Store
+from perfsvc.store.keeping.sync import SyncAction
 from perfsvc.store.remote.rows import Scope
-from tests.server.conftest import BASE, own
+from perfsvc.store.schema.tables import Runs
+from tests.server.conftest import client, own
 
 PATH = "/api/v1/runs"
 
@@ -35,11 +36,16 @@ def receiving_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def body_of(database: str, run: int) -> bytes:
+    """Return the uncompressed body of a run."""
+    with Store.open(database, create=False, read_only=True) as store:
+        return gzip.decompress(b"".join(written(store, run)))
+
+
 @pytest.fixture
 def body(planted_sqlite: str) -> bytes:
     """Return the uncompressed body of the first planted run."""
-    with Store.open(planted_sqlite, create=False, read_only=True) as store:
-        return gzip.decompress(b"".join(written(store, 1)))
+    return body_of(planted_sqlite, 1)
 
 
 @pytest.fixture
@@ -58,9 +64,7 @@ def send(receiver: Store) -> Callable[..., Any]:
 
 def client_of(store: Store, **settings: Any) -> TestClient:
     """Return a client of a server that may change a database."""
-    every = Settings(server=ServerSettings(**{"changes": True, **settings}))
-    serving = Serving(store, every, LivePages(store, forms=True), None, Path("/nowhere"), store)
-    return TestClient(make_app(serving), base_url=BASE, follow_redirects=False, raise_server_exceptions=False)
+    return client(store, **{"changes": True, **settings})
 
 
 def lines(body: bytes) -> list[dict[str, Any]]:
@@ -86,7 +90,9 @@ def refusals(store: Store) -> list[tuple[str, int]]:
     return [(entry.who, entry.status) for entry in store.audit.newest(100)]
 
 
-def test_a_sent_run_is_stored_with_its_measurements_and_judged(send, receiver, body, planted_sqlite):
+def test_a_sent_run_is_stored_once_with_its_measurements_and_judged_compressed_too(
+    send, receiver, body, planted_sqlite
+):
     answer = send(body)
     assert (answer.status_code, answer.json()) == (201, {"run": 1, "new": True, "judged": True, "later_run": None})
     with Store.open(planted_sqlite, create=False) as sender:
@@ -100,13 +106,13 @@ def test_a_sent_run_is_stored_with_its_measurements_and_judged(send, receiver, b
     assert {name: there[name] for name in same} == {name: here[name] for name in same}
     assert receiver.verdicts.of_run(1)
     assert refusals(receiver) == [("box", 201)]
-
-
-def test_a_compressed_run_is_the_same_as_a_plain_one(send, receiver, body):
-    assert send(gzip.compress(body), headers={"Content-Encoding": "gzip"}).status_code == 201
-    again = send(body)
+    again = send(gzip.compress(body), headers={"Content-Encoding": "gzip"})  # the same run, compressed
     assert (again.status_code, again.json()["new"]) == (200, False)
     assert len(receiver.runs.list()) == 1
+    name = "'; DROP TABLE runs; --"
+    other = changed(changed(body, "provenance.label", name, line=0), "uid", "1" * 32, line=0)
+    assert send(gzip.compress(other), headers={"Content-Encoding": "gzip"}).status_code == 201
+    assert receiver.runs.get(2).provenance.label == name
 
 
 def test_a_key_is_for_one_body(send, receiver, body):
@@ -117,29 +123,27 @@ def test_a_key_is_for_one_body(send, receiver, body):
     assert refusals(receiver)[0] == ("box", 409)
 
 
-@pytest.mark.parametrize("stage", ["judge_run", "update_findings"])
-def test_a_run_whose_judging_fails_is_stored_and_is_judged_when_it_is_sent_again(
-    send, receiver, body, stage, monkeypatch
-):
-    updated = []
-
+def test_a_run_whose_judging_fails_is_stored_and_is_judged_when_it_is_sent_again(send, receiver, body, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("secret")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(receive, stage, fail)
-        answer = send(body)
-    assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (201, True, False)
-    monkeypatch.setattr(receive, "update_findings", lambda _, run, **__: updated.append(run))
-    for _ in range(2):
-        answer = send(body)
-        assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (200, False, True)
-    assert receiver.verdicts.of_run(1)
-    assert updated == [1]
-    assert len(receiver.runs.list()) == 1
+    for number, stage in enumerate(("judge_run", "update_findings"), 1):
+        content, updated = changed(body, "uid", f"{number}" * 32, line=0), []
+        with monkeypatch.context() as patched:
+            patched.setattr(receive, stage, fail)
+            answer = send(content)
+        assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (201, True, False)
+        with monkeypatch.context() as patched:
+            patched.setattr(receive, "update_findings", lambda _, run, updated=updated, **__: updated.append(run))
+            for _ in range(2):
+                answer = send(content)
+                assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (200, False, True)
+        assert receiver.verdicts.of_run(number)
+        assert updated == [number]
+        assert len(receiver.runs.list()) == number
 
 
-def test_wrong_tokens_are_refused_and_logged(send, receiver, body):
+def test_wrong_tokens_and_a_server_without_changes_refuse_a_run(send, receiver, body):
     _, reads = receiver.tokens.make("reader", [Scope.READ, Scope.ACT], by="ann")
     old = datetime.now(UTC) - timedelta(seconds=1)
     _, expired = receiver.tokens.make("expired", [Scope.WRITE], by="ann", expires=old)
@@ -151,32 +155,33 @@ def test_wrong_tokens_are_refused_and_logged(send, receiver, body):
     assert [answer.json()["error"] for answer in answers[4:]] == ["the token is expired", "the token is revoked"]
     assert receiver.runs.list() == []
     assert [status for _, status in refusals(receiver)] == [401, 401, 403, 401, 401, 401]
-
-
-def test_a_server_without_changes_refuses_a_run(send, receiver, body):
-    answer = send(body, changes=False)
-    assert answer.status_code == 201  # this server was given a database to change
-    serving = Serving(receiver, Settings(), LivePages(receiver), None, Path("/nowhere"))
-    web = TestClient(make_app(serving), base_url=BASE)
     _, secret = receiver.tokens.make("other", [Scope.WRITE], by="ann")
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/x-ndjson"}
-    assert web.post(PATH, content=body, headers=headers).status_code == 403
+    assert client(receiver).post(PATH, content=body, headers=headers).status_code == 403  # it changes nothing
+    assert receiver.runs.list() == []
 
 
-def test_a_body_that_is_too_large_is_refused(send, receiver):
-    bomb = b" " * (3 * 2**20)
-    for count, (coding, content) in enumerate({"identity": bomb, "gzip": gzip.compress(bomb)}.items(), 1):
-        answer = send(content, headers={"Content-Encoding": coding}, largest_run_mib=1, largest_run_unpacked_mib=2)
-        assert answer.status_code == 413, coding
+def test_a_body_that_is_too_large_and_headers_that_do_not_fit_are_refused(send, receiver, body):
+    large, packed = b" " * (3 * 2**20), {"Content-Encoding": "gzip"}
+    bomb = gzip.compress(b"\0" * 2**24, 9) * 640  # 640 members of 16 MiB: ten gigabytes
+    limits = {"largest_run_mib": 1, "largest_run_unpacked_mib": 2}
+    for count, (headers, content, settings, status) in enumerate(
+        (
+            ({"Content-Encoding": "identity"}, large, limits, 413),
+            (packed, gzip.compress(large), limits, 413),
+            (packed, bomb, {"largest_run_unpacked_mib": 8}, 413),
+            (packed, body, {}, 400),
+            (packed, gzip.compress(body) + b"more", {}, 400),
+            ({"Content-Encoding": "br"}, body, {}, 415),
+            ({"Content-Type": "text/plain"}, body, {}, 415),
+            ({"Idempotency-Key": "x" * 300}, body, {}, 400),
+        ),
+        1,
+    ):
+        assert send(content, headers=headers, **settings).status_code == status, (headers, content[:20])
         assert receiver.runs.list() == []
-        assert refusals(receiver) == [("box", 413)] * count
-
-
-def test_a_bomb_of_ten_gigabytes_is_refused_before_it_is_unpacked(send, receiver):
-    layer = gzip.compress(b"\0" * 2**24, 9) * 640  # 640 members of 16 MiB
-    answer = send(layer, headers={"Content-Encoding": "gzip"}, largest_run_unpacked_mib=8)
-    assert answer.status_code == 413
-    assert refusals(receiver) == [("box", 413)]
+        assert len(refusals(receiver)) == count
+        assert refusals(receiver)[0] == ("box", status)
 
 
 def with_times(body: bytes, time_s: float) -> bytes:
@@ -232,24 +237,10 @@ def test_what_is_malformed_is_refused_whole(send, receiver, body):
         assert receiver.runs.list() == [], what
         assert receiver.devices.all() == {}, what
         assert refusals(receiver) == [("box", 422)] * count, what
-
-
-def test_headers_that_do_not_fit_are_refused(send, receiver, body):
-    wrong = [
-        ({"Content-Encoding": "gzip"}, 400),
-        ({"Content-Encoding": "br"}, 415),
-        ({"Content-Type": "text/plain"}, 415),
-        ({"Idempotency-Key": "x" * 300}, 400),
-    ]
-    for headers, status in wrong:
-        assert send(body, headers=headers).status_code == status, headers
-        assert receiver.runs.list() == []
-
-
-def test_a_gzip_stream_with_something_after_it_is_refused(send, receiver, body):
-    content = gzip.compress(body) + b"more"
-    assert send(content, headers={"Content-Encoding": "gzip"}).status_code == 400
-    assert receiver.runs.list() == []
+    for uid in ("", "x" * 32, "A" * 32, "0" * 31, "0" * 33, "0" * 32 + "\n", "٠" * 32):
+        answer = send(changed(body, "uid", uid, line=0))
+        assert (answer.status_code, answer.json()["error"].split(": ")[1]) == (422, "uid"), answer.text
+        assert receiver.runs.list() == [], uid
 
 
 def test_a_host_cannot_change_the_model_of_a_gpu_that_the_database_knows(send, receiver, body):
@@ -264,12 +255,6 @@ def test_a_host_cannot_change_the_model_of_a_gpu_that_the_database_knows(send, r
     assert len(receiver.runs.list()) == 1
 
 
-def test_sql_in_names_is_text(send, receiver, body):
-    name = "'; DROP TABLE runs; --"
-    assert send(changed(body, "provenance.label", name, line=0)).status_code == 201
-    assert receiver.runs.get(1).provenance.label == name
-
-
 def test_a_token_that_changes_too_much_must_wait(send, receiver, body):
     web = client_of(receiver, changes_a_minute=2)
     _, secret = receiver.tokens.make("eager", [Scope.WRITE], by="ann")
@@ -277,3 +262,41 @@ def test_a_token_that_changes_too_much_must_wait(send, receiver, body):
     answers = [web.post(PATH, content=body, headers=headers) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [201, 200, 429]
     assert answers[-1].headers["retry-after"] == "60"
+
+
+# --- the identity of a run: no way brings the run to a database twice -------------------------------------------------
+
+
+def uids(store):
+    with store.database.reading() as connection:
+        return list(connection.scalars(select(Runs.uid).order_by(Runs.id)))
+
+
+def test_a_run_keeps_its_identity_and_is_stored_once_even_if_it_was_deleted(send, receiver, planted_sqlite, body):
+    assert send(body).status_code == 201
+    with Store.open(planted_sqlite, create=False, read_only=True) as sender:
+        assert uids(receiver) == uids(sender)[:1]
+    again = send(changed(body, "provenance.label", "another", line=0))
+    known = {"new": False, "judged": True, "later_run": None}
+    assert (again.status_code, again.json()) == (200, {"run": 1, **known})
+    label = json.loads(body.splitlines()[0])["provenance"]["label"]
+    assert [run.provenance.label for run in receiver.runs.list()] == [label]
+    assert refusals(receiver) == [("box", 200), ("box", 201)]
+    receiver.exclusions.delete(1, reason="wrong", by="ann")
+    again = send(body)
+    assert (again.status_code, again.json()) == (200, {"run": None, **known})
+    assert receiver.runs.list() == []
+
+
+@pytest.mark.parametrize("receiving_kind", ["sqlite"])
+def test_sending_and_syncing_know_the_same_run(send, receiver, planted_sqlite, body, tmp_path):
+    send(body)
+    there = str(tmp_path / "there.db")
+    sync(planted_sqlite, there, mock.Mock())
+    with Store.open(planted_sqlite, create=False, read_only=True) as store:
+        assert uids(receiver) == uids(store)
+    assert sync(planted_sqlite, there, mock.Mock()).of(SyncAction.NEW) == []
+    again = send(body_of(planted_sqlite, 2))
+    assert (again.status_code, again.json()["run"], again.json()["new"]) == (200, 2, False)
+    with Store.open(planted_sqlite, create=False, read_only=True) as store:
+        assert uids(receiver) == uids(store)
