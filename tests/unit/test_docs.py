@@ -13,8 +13,13 @@ from pathlib import Path
 
 import click
 
+import perfsvc
 from perfsvc import model
+from perfsvc.api import StoredResults, open_results
 from perfsvc.cli import cli
+from perfsvc.config import Settings
+from perfsvc.config.keys import ARRAYS, KEYS, TABLES, SettingKey
+from perfsvc.report.export import schema
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -156,17 +161,15 @@ def test_a_page_explains_each_value_of_a_choice():
 def test_the_code_uses_each_word():
     """The code outside the model names the class of a word, or any code uses the word."""
     code = {source: text_of(source) for source in (ROOT / "perfsvc").rglob("*.py")}
-    beside = "\n".join(text for source, text in code.items() if source.parent != MODEL)
-    everywhere = "\n".join(code.values()).lower()
-    unused = [
-        word
-        for word, name, _ in ENTRIES
-        if not re.search(
-            rf"\b{name}\b" if name else rf"\b{word.lower().replace(' ', '[ _]?')}(?:s|es)?\b",
-            beside if name else everywhere,
-        )
-    ]
-    assert unused == []
+    beside = set(re.findall(r"\w+", "\n".join(text for source, text in code.items() if source.parent != MODEL)))
+    every = "\n".join(code.values()).lower()
+    words = set(re.findall(r"\w+", every))
+
+    def is_used(word: str) -> bool:
+        several = " " in word and re.search(rf"\b{word.replace(' ', '[ _]?')}(?:s|es)?\b", every)
+        return bool(several) or not words.isdisjoint({word, f"{word}s", f"{word}es"})
+
+    assert [word for word, name, _ in ENTRIES if not (name in beside if name else is_used(word.lower()))] == []
 
 
 # --- docs/decisions.md -----------------------------------------------------------------------------------------------
@@ -255,3 +258,113 @@ def test_the_crontab_line_runs_and_mails_what_failed(tmp_path):
     assert mailed(tmp_path / "slower", line, 0, 1) == (log, f"{head}{log}")
     log, message = mailed(tmp_path / "not-pulled", line, 1, None)
     assert message == f"{head}{log}"
+
+
+# --- docs/reference/configuration.md ---------------------------------------------------------------------------------
+
+
+CONFIGURATION = text_of(DOCS / "reference" / "configuration.md")
+SETTINGS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", CONFIGURATION, re.MULTILINE | re.DOTALL))
+
+
+def row(key: SettingKey) -> str:
+    """A key as the page has it."""
+    written = key.written(key.default)
+    default = "e.g. " if key.example is not None else ""
+    return f"| `{key.name}` | {default}`{written}` | {key.meaning} |"
+
+
+def rows(section: str) -> list[str]:
+    return re.findall(r"^\| `.*$", section, re.MULTILINE)
+
+
+def test_every_key_of_a_table_is_on_the_page_and_no_other():
+    for table in ("", *TABLES):
+        section = SETTINGS[f"`[{table}]`" if table else "At the top"]
+        keys = [key for key in KEYS.values() if key.table == table and key.dotted not in ARRAYS]
+        assert all(key.meaning for key in keys)
+        assert rows(section) == [row(key) for key in keys]
+        assert not table or TABLES[table] in section
+
+
+def test_the_keys_of_an_array_of_tables_are_on_the_page():
+    for array, keys in ARRAYS.items():
+        section = SETTINGS[f"`[[{array}]]`"]
+        assert all(key.meaning for key in (KEYS[array], *keys.values()))
+        assert rows(section) == [row(key) for key in keys.values()]
+        assert KEYS[array].meaning in section
+
+
+def test_the_page_has_a_section_for_every_table():
+    tables = {name for name in SETTINGS if name.startswith("`[")}
+    assert tables == {f"`[{table}]`" for table in TABLES} | {f"`[[{array}]]`" for array in ARRAYS}
+
+
+def test_the_file_that_the_page_shows_can_be_used():
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", CONFIGURATION, re.MULTILINE | re.DOTALL)
+    assert Settings(**tomllib.loads(shown)).notify.page == "https://perf.example.org/"
+
+
+# --- docs/reference/python-api.md ------------------------------------------------------------------------------------
+
+
+PYTHON_API = text_of(DOCS / "reference" / "python-api.md")
+MEASURED = {column.name for column in schema.MEASUREMENTS} - {"status", "reason", "cure"}
+FRAMES = {
+    "Runs": schema.RUNS,
+    "Measurements": schema.MEASUREMENTS,
+    "Summary": tuple(column for column in schema.SUMMARY if column.name not in MEASURED),
+    "Samples": schema.SAMPLES,
+    "Verdicts": schema.VERDICTS,
+    "Findings": schema.FINDINGS,
+    "Series of findings": schema.FINDING_SERIES,
+    "History": schema.HISTORY,
+}
+
+
+def section(title: str) -> str:
+    """Return the text below a heading of the page."""
+    (text,) = re.findall(rf"^#+ {title}\n(.*?)(?=^#|\Z)", PYTHON_API, re.MULTILINE | re.DOTALL)
+    return str(text)
+
+
+def test_a_table_has_the_columns_of_its_frame_in_order_with_dtype_and_unit() -> None:
+    row = re.compile(r"^\| `(\w+)` \| `([^`]+)` \| ([^|]*)\| \S.* \|$", re.MULTILINE)
+    shown = {
+        title: [(name, dtype, unit.strip()) for name, dtype, unit in row.findall(section(title))] for title in FRAMES
+    }
+    assert shown == {
+        title: [(column.name, column.dtype, column.unit) for column in columns] for title, columns in FRAMES.items()
+    }
+
+
+def test_the_summary_has_the_columns_that_its_section_describes() -> None:
+    dropped = {column.name for column in schema.MEASUREMENTS} - {column.name for column in schema.SUMMARY}
+    sentence = section("Summary").partition("except")[2].partition(".")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == dropped
+    assert [column.name for column in schema.SUMMARY][:4] == list(schema.KEYS)
+
+
+def signature(name: str, function: object) -> str:
+    """Return a function as the page writes it: names and defaults, without types and ``self``."""
+    assert callable(function)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "self"
+    ]
+    return f"{name}{inspect.Signature(parameters)}"
+
+
+def test_the_page_lists_every_function_with_its_arguments_and_defaults() -> None:
+    functions = {
+        signature(name, function)
+        for name, function in inspect.getmembers(StoredResults, inspect.isfunction)
+        if not name.startswith("_") and name != "close"
+    }
+    assert set(re.findall(r"^\| `(\w+\(.*?\))` \|", section("Functions"), re.MULTILINE)) == functions
+
+
+def test_the_page_opens_a_database_with_the_arguments_of_the_function() -> None:
+    assert f"`{signature('perfsvc.open', perfsvc.open)}`" in PYTHON_API
+    assert signature("open", open_results) == signature("open", perfsvc.open)

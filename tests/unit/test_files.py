@@ -13,7 +13,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
@@ -66,10 +66,13 @@ def names(folder):
 # --- in a folder -----------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_written_with_its_folders_and_read_again(folder):
+def test_a_file_is_written_with_its_folders_and_read_again(folder, tmp_path):
     folder.write("a/b/c", b"text")
     assert folder.read("a/b/c") == b"text"
     assert names(folder.path) == ["a", "a/b", "a/b/c"]
+    (tmp_path / "link").symlink_to(folder.path)  # the folder that the user names may be a link
+    with Folder.open(tmp_path / "link", make=True) as opened:
+        assert opened.read("a/b/c") == b"text"
 
 
 def test_a_new_file_has_the_permissions_of_open_and_a_replaced_one_keeps_its_own(folder):
@@ -170,13 +173,6 @@ def test_removing_a_file_removes_the_folders_that_are_empty_without_it(folder):
     assert names(folder.path) == []
 
 
-def test_the_folder_that_the_user_names_may_be_a_link(folder, tmp_path):
-    (tmp_path / "link").symlink_to(folder.path)
-    with Folder.open(tmp_path / "link", make=True) as opened:
-        opened.write("file", b"1")
-    assert folder.read("file") == b"1"
-
-
 def test_temporary_files_of_killed_processes_are_removed_and_others_stay(folder, victim):
     left, link, fifo = (f".perfsvc-new-{number:032}" for number in range(3))
     (folder.path / left).touch()
@@ -216,17 +212,11 @@ def test_a_file_system_without_locks_is_written_to(folder, monkeypatch):
 # --- whole or not at all ---------------------------------------------------------------------------------------------
 
 
-def test_an_error_in_the_block_leaves_the_old_file_and_no_other(folder):
+def test_an_error_in_the_block_or_a_full_disk_leaves_the_old_file_and_no_other(folder):
     folder.write("file", b"old")
     stopped = folder.writing("file")
     stopped.__enter__().write(b"half")
     assert not stopped.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert folder.read("file") == b"old"
-    assert names(folder.path) == ["file"]
-
-
-def test_a_full_disk_leaves_the_old_file_and_no_other(folder):
-    folder.write("file", b"old")
     with longest_file(1 << 16), pytest.raises(OSError, match="File too large"):
         folder.write("file", bytes(1 << 17))
     assert folder.read("file") == b"old"
@@ -264,10 +254,8 @@ def test_the_name_of_a_temporary_file_cannot_be_predicted(folder):
 def test_a_file_is_on_the_disk_before_it_has_its_name(folder, monkeypatch):
     done = []
     for name in ("fsync", "rename"):
-        really = getattr(os, name)
-        monkeypatch.setattr(
-            os, name, lambda *at, _name=name, _really=really, **to: done.append(_name) or _really(*at, **to)
-        )
+        spy = Mock(side_effect=lambda *_, name=name, **__: done.append(name) or DEFAULT, wraps=getattr(os, name))
+        monkeypatch.setattr(os, name, spy)
     folder.write("file", b"1", sync=True)
     assert done == ["fsync", "rename"]
     assert folder.read("file") == b"1"
@@ -354,7 +342,7 @@ def test_a_read_only_output_is_refused(tmp_path, monkeypatch):
     assert (tmp_path / "report").read_text() == "old"
 
 
-def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_replaced_is_written_in_place_unless_the_disk_is_full(tmp_path, monkeypatch):
     (tmp_path / "report").write_text("a long report")
     before = (tmp_path / "report").stat().st_ino
     for number in (errno.EACCES, errno.EPERM, errno.EBUSY):
@@ -362,9 +350,6 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path, monkeypatc
         write_output(tmp_path / "report", f"new {number}")
         assert (tmp_path / "report").read_text() == f"new {number}"
     assert (tmp_path / "report").stat().st_ino == before
-
-
-def test_every_errno_of_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
     for number in (errno.ENOSPC, errno.EDQUOT):
         monkeypatch.setattr(files, "write", Mock(side_effect=OSError(number, "full")))
         with pytest.raises(InfrastructureError, match="full"):

@@ -21,10 +21,14 @@ def stepped(*, by: float = 1.01, at: int = 40, nights: int = 60) -> np.ndarray:
     return noisy(*([100.0] * at), *([100.0 * by] * (nights - at)))
 
 
+def step(start: int, raised: int, end: int | None = None) -> Alert:
+    return Alert(start, raised, ChangeKind.STEP, Direction.SLOWER, end=end)
+
+
 def test_a_change_is_measured_from_the_median_of_the_level_before() -> None:
     values = stepped()
     values[39] = 101.5  # a single run hardly counts
-    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE_SEGMENT)
+    change = SeriesChange.of([step(40, 59)], values, ONE_SEGMENT)
     assert change is not None
     assert change.before == np.median(values[:40])
     assert change.ratio == pytest.approx(1.01, abs=0.004)
@@ -40,25 +44,18 @@ def test_a_trend_from_the_first_run_of_a_segment_is_measured_within_it() -> None
 
 
 def test_an_alert_of_an_earlier_segment_is_no_change() -> None:
-    assert (
-        SeriesChange.of([Alert(20, 29, ChangeKind.STEP, Direction.SLOWER)], stepped(at=20), np.repeat([1, 2], 30))
-        is None
-    )
+    assert SeriesChange.of([step(20, 29)], stepped(at=20), np.repeat([1, 2], 30)) is None
 
 
 def test_the_level_before_begins_with_the_earlier_change() -> None:
     values = noisy(*([90.0] * 20), *([100.0] * 20), *([102.0] * 20))
-    change = SeriesChange.of(
-        [Alert(20, 22, ChangeKind.STEP, Direction.SLOWER), Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)],
-        values,
-        ONE_SEGMENT,
-    )
+    change = SeriesChange.of([step(20, 22), step(40, 59)], values, ONE_SEGMENT)
     assert change is not None
     assert change.before == pytest.approx(100, rel=2e-3)
 
 
 def test_a_step_that_is_gone_is_no_change_and_an_unmeasured_series_has_none() -> None:
-    alerts = [Alert(40, 43, ChangeKind.STEP, Direction.SLOWER)]
+    alerts = [step(40, 43)]
     values = stepped()
     assert SeriesChange.of(alerts, values, ONE_SEGMENT) is not None
     assert SeriesChange.of(alerts, np.r_[values[:-1], 100.0], ONE_SEGMENT) is None
@@ -67,28 +64,24 @@ def test_a_step_that_is_gone_is_no_change_and_an_unmeasured_series_has_none() ->
 
 def test_a_plateau_that_ended_is_no_change_and_the_level_before_the_next_change_begins_with_its_end() -> None:
     values = noisy(*([100.0] * 20), *([110.0] * 5), *([100.0] * 15), *([102.0] * 20))
-    plateau = Alert(20, 21, ChangeKind.STEP, Direction.SLOWER, end=25)
+    plateau = step(20, 21, end=25)
     assert SeriesChange.of([plateau], values, ONE_SEGMENT) is None
-    change = SeriesChange.of([plateau, Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE_SEGMENT)
+    change = SeriesChange.of([plateau, step(40, 59)], values, ONE_SEGMENT)
     assert change is not None
     assert change.old.tolist() == list(range(25, 40))
 
 
 def test_a_run_before_a_late_alert_belongs_to_the_change_by_its_level() -> None:
-    change = SeriesChange.of([Alert(41, 59, ChangeKind.STEP, Direction.SLOWER)], stepped(by=1.1), ONE_SEGMENT)
+    change = SeriesChange.of([step(41, 59)], stepped(by=1.1), ONE_SEGMENT)
     assert change is not None
-    assert [change.contains(night, level) for night, level in [(0, 110.0), (39, 100.0), (40, 110.0), (41, 100.0)]] == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    runs = {(0, 110.0): False, (39, 100.0): False, (40, 110.0): True, (41, 100.0): True}
+    assert {run: change.contains(*run) for run in runs} == runs
 
 
 def test_a_noisy_run_long_before_a_change_does_not_belong_to_it() -> None:
     values = stepped()
     values[10] = 101.0
-    change = SeriesChange.of([Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE_SEGMENT)
+    change = SeriesChange.of([step(40, 59)], values, ONE_SEGMENT)
     assert change is not None
     assert change.is_after(101.0)
     assert [change.contains(night, 101.0) for night in (10, 30, 40)] == [False, False, True]

@@ -1,5 +1,4 @@
-import subprocess
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from perfsvc.service.doctor import checkup
 from perfsvc.service.git import commit_of, git
 from perfsvc.service.run.provenance import Revision, collect, revision_of, scope_of
 from perfsvc.suite import Selection
+from tests.e2e import history
 
 ALL = Selection()
 
@@ -39,18 +39,12 @@ def test_a_run_remembers_its_scope(tmp_path):
 
 
 @pytest.fixture
-def checkout(tmp_path) -> Callable[..., str]:
+def checkout(tmp_path):
     """Runs git in a repository without a commit yet, with a file of a suite."""
-
-    def run(*words: str) -> str:
-        who = ("-c", "user.name=A Person", "-c", "user.email=person@example.org")
-        done = subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    run("init", "--quiet", "--initial-branch", "main")
+    history.git(tmp_path, "init", "--quiet", "--initial-branch", "main")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "k.cu").write_text("one\n")
-    return run
+    return partial(history.git, tmp_path)
 
 
 def test_a_revision_is_the_commit_with_its_branch(tmp_path, checkout):

@@ -128,15 +128,6 @@ def test_systemd_accepts_the_service_and_its_timer_and_the_sandbox_of_roots_serv
             assert (result.returncode, result.stderr, result.stdout) == (0, "", ""), night.folder
 
 
-@needs_systemd
-def test_systemd_refuses_a_wrong_unit(night, tmp_path):
-    files = printed("systemd", replace(night, command=("/not/there", *night.command[1:])))
-    files = {name: text.replace("02:05:00", "26:05:00") for name, text in files.items()}
-    complaints = verified(files, tmp_path).stderr
-    assert "not executable" in complaints
-    assert "26:05:00" in complaints
-
-
 def words_of_systemd(line):
     """Return the words of a line by systemd.syntax(7), with specifiers unescaped."""
     words = re.findall(r'"((?:[^"\\]|\\.)*)"|(\S+)', line)
