@@ -30,13 +30,11 @@ from perfsvc.model import (
     Estimate,
     Explanation,
     Judgement,
-    Kind,
     Measurement,
     Peak,
     Profile,
     ProfileResult,
     Provenance,
-    ReplayRecord,
     RootCause,
     Series,
     SourceLine,
@@ -44,7 +42,6 @@ from perfsvc.model import (
     Suspect,
     Verdict,
     Work,
-    digest,
 )
 from perfsvc.profile.explain import explain
 from perfsvc.profile.picture import picture
@@ -53,7 +50,8 @@ from perfsvc.profile.source_text import with_source_text
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.pages.site import series_page
 from perfsvc.service.dashboard.build import build
-from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+from perfsvc.store import MeasurementEntry, RunState, Store
+from tests.pages import fleets
 
 BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
 TILED = Case("transpose", "tiled", (("n", 4096),))
@@ -88,19 +86,9 @@ class Nights:
             night = self.store.nights.begin(
                 host=platform.node(), started=at, suite="kernels", command_line="perfsvc nightly", settings={"run": {}}
             )
-        run = self.store.runs.begin(
-            Provenance(
-                at,
-                "perfsvc run",
-                "kernels",
-                "3fa0b1c2d4",
-                dirty,
-                host=platform.node(),
-                label="nightly",
-                replicas=replicas,
-            ),
-            night=night,
-        )
+        about = {"host": platform.node(), "label": "nightly", "replicas": replicas}
+        provenance = Provenance(at, "perfsvc run", "kernels", "3fa0b1c2d4", dirty, **about)
+        run = self.store.runs.begin(provenance, night=night)
         self.store.devices.put(BOARD)
         for case, time in times.items():
             for replica in range(replicas):
@@ -112,17 +100,13 @@ class Nights:
         return run
 
     def _put(self, run: int, case: Case, time: float | str, replica: int, environment: Environment) -> None:
-        samples = (
-            ()
-            if isinstance(time, str)
-            else tuple(time * (1 + 0.001 * ((7 * k) % 5) + 0.0004 * replica) for k in range(20))
-        )
+        reason, samples = (time, ()) if isinstance(time, str) else ("", samples_of(time, replica))
         measurement = Measurement(
             case,
             BOARD.uuid,
             replica,
-            Status.FAILED if isinstance(time, str) else Status.OK,
-            reason=time if isinstance(time, str) else "",
+            Status.FAILED if reason else Status.OK,
+            reason=reason,
             samples_s=samples,
             max_error=1e-7,
             batches=(Batch(samples, conditions=Conditions(1.7e9, temperature_c=61.0, power_w=400.0)),),
@@ -141,31 +125,25 @@ class Nights:
 
     def find(self, run: int, cases: Sequence[Case], evidence: str = "+20.0 % in 8 pairs") -> int:
         """Raise a finding of slower cases, and return its number."""
-        suspects = [
-            Suspect(
-                Judgement(
-                    series_of(case),
-                    Verdict.REGRESSION,
-                    ratio=1.2,
-                    low=1.19,
-                    high=1.21,
-                    baseline_run=1,
-                    candidate_run=run,
-                    baseline_s=1e-4,
-                    candidate_s=1.2e-4,
-                    cause=Cause.KERNEL,
-                ),
-                ChangeKind.REGRESSION,
-                Direction.SLOWER,
-            )
-            for case in cases
-        ]
-        (number,) = self.store.findings.update(run, [], [RootCause("", evidence, tuple(suspects))]).raised
+        suspects = tuple(slower(run, case) for case in cases)
+        (number,) = self.store.findings.update(run, [], [RootCause("", evidence, suspects)]).raised
         return number
+
+
+def samples_of(time: float, replica: int) -> tuple[float, ...]:
+    return tuple(time * (1 + 0.001 * ((7 * k) % 5) + 0.0004 * replica) for k in range(20))
 
 
 def series_of(case: Case) -> Series:
     return Series(case, BOARD.uuid, BOARD.model)
+
+
+def slower(run: int, case: Case, series: Series | None = None) -> Suspect:
+    """Return a case that became 20 % slower since the first run."""
+    change = {"ratio": 1.2, "low": 1.19, "high": 1.21, "baseline_s": 1e-4, "candidate_s": 1.2e-4, "cause": Cause.KERNEL}
+    runs = {"baseline_run": 1, "candidate_run": run}
+    judgement = Judgement(series or series_of(case), Verdict.REGRESSION, **change, **runs)
+    return Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER)
 
 
 @pytest.fixture(scope="session")
@@ -174,6 +152,21 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "perfsvc.db"
     Store.open(path).close()
     return path
+
+
+@pytest.fixture(scope="session")
+def built(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Store], object]], Path]:
+    """Return a function that fills a copy of the empty database, and returns the site that is built of it beside it."""
+
+    def built(fill: Callable[[Store], object]) -> Path:
+        folder = tmp_path_factory.mktemp("built")
+        shutil.copy(template, folder / "perfsvc.db")
+        with Store.open(folder / "perfsvc.db") as store:
+            fill(store)
+            build(store, folder / "site")
+        return folder / "site"
+
+    return built
 
 
 @pytest.fixture
@@ -193,27 +186,15 @@ def planted(nights: Nights) -> None:
             HOSTILE: REASON if slow else 2e-4,
         }
         run = nights.night(cases, environment=OLD if night < 4 else NEW)
-    nights.judge(
-        run,
-        {TILED: Verdict.REGRESSION, NAIVE: Verdict.UNCHANGED, HOSTILE: Verdict.BROKEN},
-        ratio=1.2,
-        low=1.19,
-        high=1.21,
-        baseline_run=1,
-        cause=Cause.KERNEL,
-    )
+    moved = {"ratio": 1.2, "low": 1.19, "high": 1.21, "baseline_run": 1, "cause": Cause.KERNEL}
+    nights.judge(run, {TILED: Verdict.REGRESSION, NAIVE: Verdict.UNCHANGED, HOSTILE: Verdict.BROKEN}, **moved)
     nights.find(run, [TILED, HOSTILE], evidence=f"measured in A/B pairs: {REASON}")
 
 
 @pytest.fixture(scope="session")
-def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(built: Callable[..., Path]) -> Path:
     """Build the site of the planted nights, for tests that only read it."""
-    folder = tmp_path_factory.mktemp("planted")
-    shutil.copy(template, folder / "perfsvc.db")
-    with Store.open(folder / "perfsvc.db") as store:
-        planted(Nights(store))
-        build(store, folder / "site")
-    return folder / "site"
+    return built(lambda store: planted(Nights(store)))
 
 
 # --- explained cases -------------------------------------------------------------------------------------------------
@@ -263,11 +244,7 @@ def explained(nights: Nights, sides: Sides) -> None:
     first = nights.night(dict.fromkeys(cases, 1e-4))
     run = nights.night({case: 1e-4 * (8 - number) for number, case in enumerate(cases)} | {HOSTILE: 1.2e-4})
     nights.find(run, cases)
-    binaries = []
-    for number, sources in enumerate(sides.sources):
-        code = b"cubin %d" % number
-        record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=number)
-        binaries += nights.store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", sources)])
+    binaries = [fleets.binary_of(nights.store, f"cubin {n}", sources) for n, sources in enumerate(sides.sources)]
     explanation = sides.explanation
     for case in EXPLAINED:
         results = [
@@ -277,14 +254,8 @@ def explained(nights: Nights, sides: Sides) -> None:
         numbers = [nights.store.profiles.put([result])[0] for result in results]
         nights.store.profiles.put_explanation(
             CaseExplanation(
-                case,
-                BOARD.uuid,
-                BOARD.model,
-                first,
-                run,
-                explanation.sentence,
-                explanation.reasons,
-                explanation.factor,
+                *(case, BOARD.uuid, BOARD.model, first, run),
+                *(explanation.sentence, explanation.reasons, explanation.factor),
                 profiles=(numbers[0], numbers[1]),
             )
         )
@@ -294,14 +265,9 @@ def explained(nights: Nights, sides: Sides) -> None:
 
 
 @pytest.fixture(scope="session")
-def explained_site(template: Path, sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def explained_site(built: Callable[..., Path], sides: Sides) -> Path:
     """Build the site of a finding whose cases are explained, for tests that only read it."""
-    folder = tmp_path_factory.mktemp("explained")
-    shutil.copy(template, folder / "perfsvc.db")
-    with Store.open(folder / "perfsvc.db") as store:
-        explained(Nights(store), sides)
-        build(store, folder / "site")
-    return folder / "site"
+    return built(lambda store: explained(Nights(store), sides))
 
 
 @pytest.fixture(scope="session")
@@ -339,6 +305,14 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+def serious(page: Any) -> list[tuple[str, list[str]]]:
+    """Return what axe finds serious in a page, such as too little contrast, with some of its places."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page).response["violations"]
+    places = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3], each["impact"]) for each in found]
+    return [(name, nodes) for name, nodes, impact in places if impact in {"serious", "critical"}]
+
+
 @dataclass
 class Visit:
     """An opened page, with its messages and its requests."""
@@ -346,6 +320,19 @@ class Visit:
     page: Any
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+
+    def require_sound(self, folder: Path) -> None:
+        """Require of a page, all of it opened, that it is quiet, asks only its folder, fits, and is accessible."""
+        page = self.page
+        page.evaluate("for (const closed of document.querySelectorAll('details')) closed.open = true")
+        assert self.messages == []
+        assert [url for url in self.requests if not url.startswith((folder.as_uri(), "data:"))] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+        assert (
+            page.locator("main img, [onerror], main script:not([type='application/json']), a[href^=javascript]").count()
+            == 0
+        )
+        assert serious(page) == []
 
     def listen(self) -> "Visit":
         self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))

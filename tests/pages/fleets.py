@@ -30,16 +30,8 @@ from perfsvc.model import (
 )
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 
-GPU = DeviceInfo(
-    kind="cuda",
-    spec="cuda:GPU-0",
-    uuid="GPU-0",
-    model="NVIDIA H100",
-    target="sm_90",
-    clock_hz=1.98e9,
-    memory_bytes=80 * 2**30,
-    l2_bytes=50 * 2**20,
-)
+SIZES = {"clock_hz": 1.98e9, "memory_bytes": 80 * 2**30, "l2_bytes": 50 * 2**20}
+GPU = DeviceInfo("cuda", "cuda:GPU-0", "GPU-0", "NVIDIA H100", "sm_90", **SIZES)
 GPUS = {"alpha": ("GPU-0", "GPU-1"), "beta": ("GPU-2",)}
 """The GPUs of each host. GPU-1 is slower than the other two by ``LAG``; GPU-2 is missing at the end."""
 LAG = 1.06
@@ -65,7 +57,7 @@ def fill(store: Store, nights: int = 20, cases: dict[Case, float] | None = None,
     store.devices.put(replace(GPU, uuid="GPU-0+GPU-1", spec="cuda:GPU-0+GPU-1", model=model))
     runs = {host: [] for host in GPUS}
     cases = CASES if cases is None else cases
-    binaries = [_binary(store, number) for number in range(2)]
+    binaries = [binary_of(store, f"{which} cubin of the fleet") for which in ("old", "new")]
     night_of_host = {}
     for number in range(nights):
         last = number == nights - 1
@@ -88,8 +80,7 @@ def fill(store: Store, nights: int = 20, cases: dict[Case, float] | None = None,
             store.devices.put_peaks(run, {uuid: Peak(2.6e12 + 1e9 * number, 3.0e12) for uuid in uuids})
             memory = {"gpu.ecc": "on" if number < 5 else "off"}
             store.devices.put_full_environment(
-                run,
-                FullEnvironment({"host.kernel": f"6.{number // 5}"}, dict.fromkeys(uuids, memory)),
+                run, FullEnvironment({"host.kernel": f"6.{number // 5}"}, dict.fromkeys(uuids, memory))
             )
             store.runs.end(run, RunState.FINISHED)
             store.nights.end(night, RunState.FINISHED, 0)
@@ -144,10 +135,11 @@ def measure(
         store.measurements.put(run, entries)
 
 
-def _binary(store: Store, number: int) -> int:
-    code = b"cubin %d of the fleet" % number
-    record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=number)
-    return store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", {})])[0]
+def binary_of(store: Store, name: str, sources: dict[str, bytes] | None = None) -> int:
+    """Store a binary whose code is a name, and return its number."""
+    code = name.encode()
+    record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=0)
+    return store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", sources or {})])[0]
 
 
 def _check(store: Store, cases: Sequence[Case] | dict[Case, float], commit: str, facts: StaticFacts) -> None:

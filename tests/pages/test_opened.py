@@ -8,21 +8,6 @@ from perfsvc.report.pages.site import benchmark_page
 
 
 @pytest.fixture
-def kinds(site, names):
-    """Return a page of each kind."""
-    return {
-        "tonight": site / "index.html",
-        "findings": site / "findings.html",
-        "finding": site / "findings" / "1.html",
-        "list": site / "series.html",
-        "series": site / names.page(names.tiled),
-        "hostile": site / names.page(names.hostile),
-        "benchmarks": site / "benchmarks.html",
-        "hostile benchmark": site / benchmark_page(names.hostile.benchmark),
-    }
-
-
-@pytest.fixture
 def series(visit, site, names):
     """Open the page of the case that became slower and wait for its charts."""
 
@@ -34,49 +19,53 @@ def series(visit, site, names):
     return opened
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1600])
-def test_each_kind_of_page_is_quiet_asks_for_nothing_elsewhere_fits_and_shows_markup_as_text(
-    visit, kinds, site, width, theme
-):
-    visited = visit(kinds["tonight"], width=width, theme=theme)
+def test_each_kind_of_page_is_quiet_asks_for_nothing_elsewhere_fits_and_shows_markup_as_text(visit, site, names):
+    """The walk in test_walk.py opens each kind of page too, in other widths and themes, and asks axe."""
+    series = [names.page(names.tiled), names.page(names.hostile)]
+    pages = ["index.html", "findings.html", "findings/1.html", "series.html", "benchmarks.html", *series]
+    visited = visit(site / "index.html", width=390, theme="dark")
     page = visited.page
-    for kind, path in kinds.items():
-        page.goto(path.as_uri())
-        if kind in {"series", "hostile"}:
+    for name in (*pages, benchmark_page(names.hostile.benchmark)):
+        page.goto((site / name).as_uri())
+        if name in series:
             page.wait_for_selector("#history .main-svg")
-        assert visited.messages == [], kind
-        assert [url for url in visited.requests if not url.startswith((site.as_uri(), "data:"))] == [], kind
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
-        assert page.locator("img, main b:text-is('4'), [onerror]").count() == 0, kind
-        assert all(
-            script.get_attribute("src") or script.get_attribute("type") == "application/json"
-            for script in page.locator("script").all()
-        ), kind
-
-
-def test_a_hostile_name_and_reason_are_shown_as_they_are_and_the_failed_night_is_marked(series, names):
-    page = series(names.hostile).page
+        assert visited.messages == [], name
+        assert [url for url in visited.requests if not url.startswith((site.as_uri(), "data:"))] == [], name
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        assert page.locator("img, main b:text-is('4'), [onerror]").count() == 0, name
+        assert page.locator("script:not([src]):not([type='application/json'])").count() == 0, name
+    page.goto((site / names.page(names.hostile)).as_uri())
+    page.wait_for_selector("#history .main-svg")
     assert page.locator("h1").inner_text() == names.hostile.id
-    assert "an illegal access <script>boom()</script>" in page.locator("header .reason").inner_text()
-    assert "an illegal access <script>boom()</script>" in page.locator("#summary").inner_text()
+    for place in ("header .reason", "#summary"):
+        assert "an illegal access <script>boom()</script>" in page.locator(place).inner_text()
     assert page.evaluate("document.getElementById('history').data.find((one) => one.name === 'failed').x.length") == 1
 
 
-def test_the_security_policy_stops_an_injected_script(visit, site):
+def test_the_security_policy_stops_an_injected_script_and_style(visit, site):
     page = visit(site / "index.html").page
     page.evaluate("""() => {
         const script = document.createElement('script');
         script.textContent = 'window.ran = true';
         document.body.append(script);
         document.body.insertAdjacentHTML('beforeend', '<img src="x" onerror="window.ran = true">');
+        document.body.insertAdjacentHTML('beforeend', '<i id="i" style="color: red">x</i>');
     }""")
     page.wait_for_timeout(200)
     assert page.evaluate("window.ran") is None
+    assert page.evaluate("getComputedStyle(document.getElementById('i')).color") != "rgb(255, 0, 0)"
 
 
-def test_links_lead_from_tonight_to_the_finding_to_the_series(visit, site, names):
-    page = visit(site / "index.html").page
+def test_links_lead_from_tonight_to_the_finding_to_the_series_and_words_filter_the_list(visit, site, names):
+    page = visit(site / "index.html", theme="dark").page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#content")
+    page.emulate_media(media="print")  # without navigation, on white
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.emulate_media(media="screen")
     assert page.locator("h1").inner_text() == "1 new finding, 1 failed"
     assert page.locator(".counts .regression").inner_text().split() == ["1", "regression"]
     page.locator("section:has(#new) tbody a").first.click()
@@ -88,43 +77,7 @@ def test_links_lead_from_tonight_to_the_finding_to_the_series(visit, site, names
     assert page.locator(".figures").inner_text().count("+20.0 %") == 1
     page.locator("nav a", has_text="Tonight").click()
     assert page.url == (site / "index.html").as_uri()
-
-
-def test_the_chart_shows_the_nights_the_driver_and_the_finding(series):
-    page = series().page
-    assert page.locator("#history .scatterlayer .trace").first.locator(".point").count() == 12
-    assert page.locator("#history .annotation-text").all_text_contents() == ["A"]
-    assert page.locator("#history .shapelayer path").count() == 1
-    assert "driver 575.1 → 580.1, toolkit nvcc 12.9 → nvcc 13.0" in page.locator("section:has(#switches)").inner_text()
-    drawn = page.evaluate("document.getElementById('history').data.map((one) => [one.name, one.x.length])")
-    assert dict(drawn)["findings"] == 1
-
-
-def test_the_keyboard_moves_from_night_to_night_and_the_samples_follow(series):
-    page = series().page
-    assert page.locator("#summary").inner_text().startswith("run 12 ")
-    newest = page.evaluate("document.getElementById('taken').data[0].y[0]")
-    page.locator("#history").focus()
-    page.keyboard.press("ArrowLeft")
-    assert page.locator("#summary").inner_text().startswith("run 11 ")
-    assert page.locator("#night").input_value() == "10"
-    assert page.evaluate("document.getElementById('taken').data[0].y[0]") < newest
-    page.keyboard.press("Home")
-    assert page.locator("#summary").inner_text().startswith("run 1 ")
-    page.keyboard.press("ArrowLeft")
-    assert page.locator("#summary").inner_text().startswith("run 1 ")
-
-
-def test_the_samples_of_a_chosen_night_are_drawn_in_a_colour_for_each_replica(series):
-    page = series().page
-    page.locator("#night").select_option("0")
-    assert page.locator("#summary").inner_text().startswith("run 1 ")
-    assert page.evaluate("document.getElementById('taken').data.map((one) => one.y.length)") == [20, 20, 20]
-    assert page.locator("#replicas span").all_inner_texts() == ["replica 1", "replica 2", "replica 3"]
-
-
-def test_words_filter_the_list_of_series(visit, site):
-    page = visit(site / "series.html").page
+    page.goto((site / "series.html").as_uri())
     page.keyboard.press("/")
     page.keyboard.type("transpose Regression")
     assert page.locator("#series tbody tr:visible").count() == 1
@@ -133,12 +86,28 @@ def test_words_filter_the_list_of_series(visit, site):
     assert page.locator("#series tbody tr:visible").count() == 3
 
 
-def test_the_first_tab_stop_skips_to_the_content(visit, site):
-    page = visit(site / "index.html").page
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
-    page.keyboard.press("Enter")
-    assert page.url.endswith("#content")
+def test_the_chart_shows_the_nights_the_driver_and_the_finding_and_the_samples_of_a_chosen_night(series):
+    page = series().page
+    assert page.locator("#history .scatterlayer .trace").first.locator(".point").count() == 12
+    assert page.locator("#history .annotation-text").all_text_contents() == ["A"]
+    assert page.locator("#history .shapelayer path").count() == 1
+    assert "driver 575.1 → 580.1, toolkit nvcc 12.9 → nvcc 13.0" in page.locator("section:has(#switches)").inner_text()
+    drawn = page.evaluate("document.getElementById('history').data.map((one) => [one.name, one.x.length])")
+    assert dict(drawn)["findings"] == 1
+    assert page.locator("#summary").inner_text().startswith("run 12 ")
+    newest = page.evaluate("document.getElementById('taken').data[0].y[0]")
+    page.locator("#history").focus()
+    page.keyboard.press("ArrowLeft")  # from night to night, and the samples follow
+    assert page.locator("#summary").inner_text().startswith("run 11 ")
+    assert page.locator("#night").input_value() == "10"
+    assert page.evaluate("document.getElementById('taken').data[0].y[0]") < newest
+    for key in ("Home", "ArrowLeft"):
+        page.keyboard.press(key)
+        assert page.locator("#summary").inner_text().startswith("run 1 ")
+    page.locator("#night").select_option("1")
+    assert page.locator("#summary").inner_text().startswith("run 2 ")
+    assert page.evaluate("document.getElementById('taken').data.map((one) => one.y.length)") == [20, 20, 20]
+    assert page.locator("#replicas span").all_inner_texts() == ["replica 1", "replica 2", "replica 3"]
 
 
 def test_the_theme_follows_the_reader_and_so_do_the_charts(series):
@@ -153,13 +122,6 @@ def test_the_theme_follows_the_reader_and_so_do_the_charts(series):
         page.wait_for_timeout(50)
     assert page.evaluate(font) != light
     assert page.evaluate(paper) != white
-
-
-def test_the_printed_page_has_no_navigation_and_is_white(visit, site):
-    page = visit(site / "index.html", theme="dark").page
-    page.emulate_media(media="print")
-    assert not page.locator("nav").is_visible()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 def test_without_scripts_the_tables_remain(visit, site, names):

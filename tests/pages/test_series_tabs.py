@@ -2,30 +2,32 @@
 
 import json
 import re
-import shutil
+from dataclasses import replace
 
 import pytest
 
 from perfsvc import judge
+from perfsvc.model import Estimate, Measurement, Provenance, Status, Work
 from perfsvc.report.pages.site import series_page
 from perfsvc.report.pages.tabs import MOST_NAMED, SeriesTabs
 from perfsvc.report.pages.views import Views
-from perfsvc.service.dashboard.build import build
-from perfsvc.store import Store
+from perfsvc.store import MeasurementEntry, RunState, Store
 from perfsvc.text import json_of_numbers
 from tests.pages import fleets
+from tests.pages.conftest import serious
 from tests.site_of_runs import site_of
 
 KEYS = ["time", "energy", "error", "registers", "spills", "peak", "bandwidth"]
 
 
 @pytest.fixture(scope="session")
-def fleet_database(template, tmp_path_factory):
-    path = tmp_path_factory.mktemp("fleet") / "perfsvc.db"
-    shutil.copy(template, path)
-    with Store.open(path) as store:
-        fleets.fill(store)
-    return path
+def fleet_site(built):
+    return built(fleets.fill)
+
+
+@pytest.fixture(scope="session")
+def fleet_database(fleet_site):
+    return fleet_site.parent / "perfsvc.db"
 
 
 @pytest.fixture(scope="session")
@@ -33,13 +35,6 @@ def shown(fleet_database):
     """What the pages show of the nights of two hosts."""
     with Store.open(fleet_database) as store:
         return site_of(store, 100, fleets.BEGUN)
-
-
-@pytest.fixture(scope="session")
-def fleet_site(fleet_database):
-    with Store.open(fleet_database) as store:
-        build(store, fleet_database.parent / "site")
-    return fleet_database.parent / "site"
 
 
 def view_of(shown, case=fleets.TILED, metric="time", device="GPU-0"):
@@ -55,11 +50,8 @@ def view_of(shown, case=fleets.TILED, metric="time", device="GPU-0"):
 def opened(visit, fleet_site, shown):
     """Open the page of a series, and wait for its chart."""
 
-    def page(case=fleets.TILED, metric="time", anchor="", **options):
-        path = fleet_site / series_page(view_of(shown, case, metric).series)
-        visited = visit(path, **options)
-        if anchor:
-            visited.page.goto(path.as_uri() + anchor)
+    def page(case=fleets.TILED, **options):
+        visited = visit(fleet_site / series_page(view_of(shown, case).series), **options)
         visited.page.wait_for_selector("#history .main-svg")
         return visited
 
@@ -111,11 +103,6 @@ def test_the_verdicts_on_two_nights_are_those_of_the_judge(shown):
 
 
 def test_a_case_with_many_named_metrics_has_links_instead_of_tabs(nights, names):
-    from dataclasses import replace
-
-    from perfsvc.model import Estimate, Measurement, Provenance, Status, Work
-    from perfsvc.store import MeasurementEntry, RunState
-
     def keys(count):
         run = nights.store.runs.begin(Provenance(fleets.BEGUN, "perfsvc run", "kernels"))
         nights.store.devices.put(fleets.GPU)
@@ -135,28 +122,24 @@ def test_a_case_with_many_named_metrics_has_links_instead_of_tabs(nights, names)
 # --- in a browser ----------------------------------------------------------------------------------------------------
 
 
-def test_the_address_holds_the_chosen_tab(opened):
+def test_the_address_holds_the_tab_that_is_chosen_by_mouse_by_keyboard_or_by_a_link(opened, fleet_site, shown):
     page = opened().page
-    assert page.get_by_role("tab").first.get_attribute("aria-selected") == "true"
+    selected = page.get_by_role("tab", selected=True)
+
+    def reopen(address=None):
+        page.goto(address) if address else None
+        page.reload()
+        page.wait_for_selector("#history .main-svg")
+
+    assert selected.inner_text() == "time"
     page.get_by_role("tab", name="registers").click()
     assert page.url.endswith("#tab=registers")
     assert drawn(page)[-2:] == [32, 40]
-    page.reload()
-    page.wait_for_selector("#history .main-svg")
-    assert page.get_by_role("tab", name="registers").get_attribute("aria-selected") == "true"
+    reopen()
+    assert selected.inner_text() == "registers"
     assert drawn(page)[-2:] == [32, 40]
     page.get_by_role("tab", name="time").click()
     assert "#" not in page.url
-
-
-def test_an_unknown_tab_in_the_address_shows_the_first(opened):
-    page = opened(anchor="#tab=<b>").page
-    assert page.get_by_role("tab", selected=True).inner_text() == "time"
-
-
-def test_the_keyboard_moves_between_tabs(opened):
-    page = opened().page
-    page.get_by_role("tab", name="time").focus()
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.textContent") == "energy"
     assert page.url.endswith("#tab=energy")
@@ -165,17 +148,16 @@ def test_the_keyboard_moves_between_tabs(opened):
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.textContent") == "time"
     assert page.locator("[role=tab][tabindex='0']").count() == 1
-
-
-def test_the_page_of_another_metric_leads_to_its_tab(opened):
-    page = opened(metric="energy_j").page
+    reopen(page.url.partition("#")[0] + "#tab=<b>")
+    assert selected.inner_text() == "time"
+    reopen((fleet_site / series_page(view_of(shown, metric="energy_j").series)).as_uri())
     assert page.get_by_role("tab").count() == 0
     page.locator("section:has(#nights) p a").click()
     page.wait_for_selector("#history .main-svg")
-    assert page.get_by_role("tab", selected=True).inner_text() == "energy"
+    assert selected.inner_text() == "energy"
 
 
-def test_two_chosen_nights_are_compared(opened):
+def test_two_chosen_nights_and_the_ends_of_a_dragged_part_are_compared(opened):
     page = opened().page
     page.locator("#compare").click()
     text = page.locator("#compared").inner_text()
@@ -196,11 +178,7 @@ def test_two_chosen_nights_are_compared(opened):
     page.locator("#to").select_option("6")
     page.locator("#compare").click()
     assert "The environment changed between these nights: A" in page.locator("#compared").inner_text()
-
-
-def test_dragging_over_the_chart_compares_the_first_and_the_last_night_of_the_part(opened):
-    page = opened().page
-    chart = page.locator("#history .nsewdrag").bounding_box()
+    chart = page.locator("#history .nsewdrag").bounding_box()  # dragging chooses the first and the last night of a part
     y = chart["y"] + chart["height"] / 2
     page.mouse.move(chart["x"] + 0.3 * chart["width"], y)
     page.mouse.down()
@@ -212,17 +190,7 @@ def test_dragging_over_the_chart_compares_the_first_and_the_last_night_of_the_pa
     assert 11 <= last <= 15
 
 
-def test_an_excluded_run_is_crossed_and_listed_with_who_when_and_why(opened):
-    page = opened().page
-    symbols = page.evaluate("document.getElementById('history').data[0].marker.symbol")
-    assert [place for place, symbol in enumerate(symbols) if symbol == "circle-x-open"] == [2]
-    row = page.locator("section:has(#exclusions) tbody tr").inner_text()
-    assert "Ada <i>" in row
-    assert "the fan was broken <b>" in row
-    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", row)
-
-
-def test_environments_are_shown_in_full(opened):
+def test_environments_are_shown_in_full_and_an_excluded_run_is_crossed_and_listed(opened):
     page = opened().page
     change = page.locator("section:has(#switches)")
     change.locator("summary").click()
@@ -230,6 +198,12 @@ def test_environments_are_shown_in_full(opened):
     assert "driver 575.1 → 580.1" in change.inner_text()
     page.locator("section:has(#environment) summary").click()
     assert "host.kernel" in page.locator("section:has(#environment)").inner_text()
+    symbols = page.evaluate("document.getElementById('history').data[0].marker.symbol")
+    assert [place for place, symbol in enumerate(symbols) if symbol == "circle-x-open"] == [2]
+    row = page.locator("section:has(#exclusions) tbody tr").inner_text()
+    assert "Ada <i>" in row
+    assert "the fan was broken <b>" in row
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d", row)
 
 
 def test_without_scripts_each_metric_is_listed_with_its_newest_value(visit, fleet_site, shown):
@@ -242,27 +216,17 @@ def test_without_scripts_each_metric_is_listed_with_its_newest_value(visit, flee
     assert not page.locator("#pair").is_visible()
 
 
-@pytest.mark.parametrize(
-    ("case", "width", "theme"),
-    [(fleets.HOSTILE, 390, "dark"), (fleets.TILED, 1600, "light")],
-    ids=["hostile", "usual"],
-)
-def test_pages_with_tabs_are_quiet_fit_and_are_readable_for_everyone(opened, fleet_site, case, width, theme):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    visited = opened(case, width=width, theme=theme)
-    visited.page.locator("#compare").click()
-    visited.page.get_by_role("tab").last.click()
-    assert visited.messages == []
-    assert [url for url in visited.requests if not url.startswith((fleet_site.as_uri(), "data:"))] == []
-    assert visited.page.evaluate("document.documentElement.scrollWidth") <= width
-    found = axe.Axe().run(visited.page).response["violations"]
-    assert [one["id"] for one in found if one["impact"] in {"serious", "critical"}] == []
-
-
-def test_hostile_names_are_shown_as_text(opened):
-    page = opened(fleets.HOSTILE, anchor="#tab=peak").page
-    page.locator("#compare").click()
-    assert page.locator("img, main b:text-is('of'), [onerror]").count() == 0
+def test_pages_with_tabs_are_sound_and_show_hostile_names_as_text(opened, fleet_site):
+    for case, width, theme in ((fleets.TILED, 1600, "light"), (fleets.HOSTILE, 390, "dark")):
+        visited = opened(case, width=width, theme=theme)
+        page = visited.page
+        page.locator("#compare").click()
+        page.get_by_role("tab").last.click()
+        assert visited.messages == []
+        assert [url for url in visited.requests if not url.startswith((fleet_site.as_uri(), "data:"))] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("img, main b:text-is('of'), [onerror]").count() == 0
+        assert serious(page) == []
     assert page.get_by_role("tab", name="share <b>of</b> hits").count() == 1
     data = json.loads(page.locator("#data").text_content())
     assert data["case"].startswith("'<img src=x onerror=boom()>/xxx")

@@ -3,7 +3,6 @@
 The pages to open come from the links of the pages themselves, so a new kind of page is walked too.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote_plus, urlsplit
@@ -11,7 +10,6 @@ from urllib.parse import unquote_plus, urlsplit
 import pytest
 
 from perfsvc.model import FindingState
-from perfsvc.service.dashboard.build import build
 from perfsvc.store import Store
 from perfsvc.store.remote.rows import Scope
 from tests.pages import walking
@@ -19,17 +17,8 @@ from tests.pages import walking
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WIDE, NARROW = 1600, 390
-KINDS = {
-    "/index.html",
-    "/findings.html",
-    "/series.html",
-    "/benchmarks.html",
-    "/fleet.html",
-    "findings/",
-    "series/",
-    "benchmarks/",
-    "compare/N.html",
-}
+LISTS = {f"/{name}.html" for name in ("index", "findings", "series", "benchmarks", "fleet")}
+KINDS = LISTS | {"findings/", "series/", "benchmarks/", "compare/N.html"}
 """The kinds of pages that the walk must find at least."""
 ONLY_SERVED = ("sign-in", "compare/1-39.html", "nothing.html")
 """Pages of the server to which no page links."""
@@ -39,13 +28,8 @@ ONLY_SERVED = ("sign-in", "compare/1-39.html", "nothing.html")
 
 
 @pytest.fixture(scope="module")
-def database(template, sides, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("walk") / "perfsvc.db"
-    shutil.copy(template, path)
-    with Store.open(path) as store:
-        walking.fill(store, sides)
-        build(store, path.parent / "site")
-    return path
+def database(built, sides) -> Path:
+    return built(lambda store: walking.fill(store, sides)).parent / "perfsvc.db"
 
 
 @pytest.fixture(scope="module")
@@ -139,44 +123,20 @@ def test_every_kind_of_page_is_quiet_fits_and_is_accessible(window, way):
             shown.require_quiet()
 
 
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "dark"), (NARROW, "light")])
-def test_pages_that_only_the_server_has_fit_and_are_accessible(window, width, theme):
-    shown = window("served", width=width, theme=theme)
+def test_pages_that_only_the_server_has_fit_and_are_accessible(window):
+    shown = window("served", width=NARROW)
     for path in ONLY_SERVED:
         shown.open(path)
-        shown.require_fits()
-        shown.require_accessible()
+        for theme in ("light", "dark"):
+            shown.page.emulate_media(color_scheme=theme)
+            shown.require_fits()
+            shown.require_accessible()
         expected = ["404", "error: Failed to load resource: the server responded with a status of 404 (Not Found)"]
         assert sorted(shown.troubles) == (expected if path == "nothing.html" else []), path
         shown.troubles.clear()
 
 
 # --- from tonight to a comparison ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", ["files", "served"])
-def test_the_mouse_leads_from_tonight_to_a_comparison_whose_filters_stay(window, way):
-    shown = window(way)
-    page = shown.page
-    shown.open("index.html")
-    page.locator("section:has(#new) tbody a").first.click()
-    shown.settle()
-    assert shown.path.startswith("findings/")
-    page.locator("section:has(#moved) tbody a").first.click()
-    shown.settle()
-    assert shown.path.startswith("series/")
-    chart = page.locator("#history .nsewdrag").bounding_box()
-    y = chart["y"] + chart["height"] / 2
-    page.mouse.move(chart["x"] + 0.01 * chart["width"], y)
-    page.mouse.down()
-    page.mouse.move(chart["x"] + 0.99 * chart["width"], y, steps=5)
-    page.mouse.up()
-    page.locator("#compared .figures").wait_for()
-    page.get_by_role("link", name="against its baseline").click()
-    shown.settle()
-    assert shown.path == "compare/48.html"
-    require_filters_stay(page)
-    shown.require_quiet()
 
 
 def require_filters_stay(page):
@@ -244,9 +204,8 @@ def tab_to(page, locator):
     raise AssertionError(f"200 times Tab do not lead to {locator}")
 
 
-@pytest.mark.parametrize("way", ["files", "served"])
-def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window, way):
-    shown = window(way)
+def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window):
+    shown = window("files")
     page = shown.page
     shown.open("index.html")
     tab_to(page, page.locator("section:has(#new) tbody a").first)
@@ -281,6 +240,7 @@ def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window, way):
     tab_to(page, page.get_by_role("button", name="Clear"))
     page.keyboard.press("Enter")
     rows.nth(8).wait_for()
+    require_filters_stay(page)
     shown.require_quiet()
 
 

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import pytest
-
 from perfsvc.model import FindingState, Judgement, Provenance, RootCause, Series, Verdict
 from perfsvc.store import RunState, Store
 from tests.pages import fleets
-from tests.pages.conftest import EXPLAINED, HOSTILE, NAIVE, TILED, Nights, Sides, explained, series_of
-from tests.pages.test_finding import bisected, measured_again, slower
+from tests.pages.conftest import EXPLAINED, HOSTILE, NAIVE, TILED, Nights, Sides, explained, series_of, serious, slower
+from tests.pages.test_finding import bisected, measured_again
 
 OTHER_GPU = replace(fleets.GPU, uuid="GPU-9", spec="cuda:GPU-9", model="NVIDIA H200")
 """A GPU of another model than those of the fleet, on a host of its own."""
@@ -36,18 +34,9 @@ def fill(store: Store, sides: Sides) -> None:
     """
     *_, last = fleets.fill(store)
     _nights_of_another_model(store)
-    slow = Judgement(
-        Series(TILED, fleets.GPU.uuid, fleets.GPU.model),
-        Verdict.REGRESSION,
-        ratio=1.2,
-        low=1.19,
-        high=1.21,
-        baseline_run=1,
-        candidate_run=last,
-        baseline_s=1e-4,
-        candidate_s=1.2e-4,
-    )
-    suspect = replace(slower(last, TILED), judgement=slow)
+    suspect = slower(last, TILED, Series(TILED, fleets.GPU.uuid, fleets.GPU.model))
+    slow = replace(suspect.judgement, cause=None)
+    suspect = replace(suspect, judgement=slow)
     store.verdicts.put(last, [slow, replace(slow, series=replace(slow.series, case=NAIVE), verdict=Verdict.UNCHANGED)])
     (older,) = store.findings.update(last, [], [RootCause("a180000000..b190000000", "slower", (suspect,))]).raised
     store.findings.set_state(older, FindingState.ACKNOWLEDGED, reason="", by="Ada")
@@ -77,33 +66,16 @@ def _nights_of_another_model(store: Store) -> None:
 
 def _judge(nights: Nights, run: int) -> None:
     """Store a verdict of each kind for the newest run, so that the filters of its comparison have rows to choose."""
-    verdicts = [
-        Verdict.REGRESSION,
-        Verdict.REGRESSION,
-        Verdict.IMPROVEMENT,
-        Verdict.UNCHANGED,
-        Verdict.INCONCLUSIVE,
-        Verdict.NEW,
-        Verdict.MISSING,
-        Verdict.UNCHANGED,
-        Verdict.BROKEN,
-    ]
+    kinds = ["regression", "regression", "improvement", "unchanged", "inconclusive", "new", "missing", "unchanged"]
+    verdicts = map(Verdict, [*kinds, "broken"])
     changes = [1.2, 1.05, 0.8, 1.001, 1.02, None, None, 0.999, None]
-    judged = [
-        Judgement(
-            series_of(case),
-            verdict,
-            ratio=ratio,
-            low=ratio and ratio * 0.99,
-            high=ratio and ratio * 1.01,
-            baseline_run=run - 1 if ratio else None,
-            candidate_run=run,
-            baseline_s=1e-4 if ratio else None,
-            candidate_s=1e-4 * ratio if ratio else None,
-            smallest=0.01,
-        )
-        for case, verdict, ratio in zip((*EXPLAINED, HOSTILE), verdicts, changes, strict=True)
-    ]
+    judged = []
+    for case, verdict, ratio in zip((*EXPLAINED, HOSTILE), verdicts, changes, strict=True):
+        numbers = {"candidate_run": run, "smallest": 0.01}
+        if ratio:
+            numbers |= {"ratio": ratio, "low": ratio * 0.99, "high": ratio * 1.01, "baseline_run": run - 1}
+            numbers |= {"baseline_s": 1e-4, "candidate_s": 1e-4 * ratio}
+        judged.append(Judgement(series_of(case), verdict, **numbers))
     nights.store.verdicts.put(run, judged)
 
 
@@ -223,11 +195,4 @@ class Window:
         raise AssertionError(f"{self.page.url} is {width} px wide in a window of {window} px")
 
     def require_accessible(self) -> None:
-        axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-        found = axe.Axe().run(self.page).response["violations"]
-        serious = [
-            (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
-            for each in found
-            if each["impact"] in {"serious", "critical"}
-        ]
-        assert serious == [], self.page.url
+        assert serious(self.page) == [], self.page.url
