@@ -1,6 +1,5 @@
 """The commits behind a finding, and the levels of its worst series in recent nights."""
 
-import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,6 +22,7 @@ from perfsvc.model import (
 )
 from perfsvc.service.notify.background import COMMITS, NIGHTS, Backgrounds
 from perfsvc.store import MeasurementEntry, Store
+from tests.e2e.history import git
 
 STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
 GPU = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
@@ -101,16 +101,10 @@ def repository(tmp_path):
     """A repository of seven commits: its folder and their hashes, oldest first."""
     folder = tmp_path / "repository"
     folder.mkdir()
-    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
-
-    def git(*arguments):
-        command = ["git", "-C", folder, *who, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-
-    git("init", "-q")
+    git(folder, "init", "-q")
     for number in range(7):
-        git("commit", "-q", "--allow-empty", "-m", f"commit {number}")
-    return folder, git("log", "--reverse", "--format=%h", "--abbrev=9")
+        git(folder, "commit", "-q", "--allow-empty", "-m", f"commit {number}")
+    return folder, git(folder, "log", "--reverse", "--format=%h", "--abbrev=9").split()
 
 
 def test_the_commits_are_those_that_the_root_cause_names_the_newest_first(store, repository):

@@ -6,50 +6,29 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, text
 
 from perfsvc.config import Settings
 from perfsvc.errors import MissingPackageError, NotSentError
-from perfsvc.model import (
-    Case,
-    Cause,
-    ChangeKind,
-    DeviceInfo,
-    Direction,
-    Environment,
-    Judgement,
-    Measurement,
-    Provenance,
-    RootCause,
-    Series,
-    Status,
-    Suspect,
-    Verdict,
-    Work,
-)
+from perfsvc.model import Verdict
 from perfsvc.notify.fake import FakeNotifier
 from perfsvc.notify.notifier import HEADER, AppriseNotifier
 from perfsvc.service.nightly.night import STAGES
 from perfsvc.service.notify.news import FIRST
 from perfsvc.service.notify.notify import PAUSES_S, notify
-from perfsvc.store import MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store import StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.night_tables import Deliveries
-
-STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
-TARGETS = {"team": "TEAM_URL", "me": "MY_URL"}
-GPU = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
-SERIES = Series(Case("scale", "beta", (("n", 100),)), GPU.uuid, GPU.model)
-ADDRESSES = {"TEAM_URL": "fake://team", "MY_URL": "fake://me"}
+from tests.unit.service.notify.nights import SENT, SERIES, STARTED, TARGETS, Nights
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "perfsvc.db") as opened:
-        yield opened
+def nights(tmp_path):
+    with Store.open(tmp_path / "perfsvc.db") as store:
+        yield Nights(store)
 
 
 def deliveries(store):
@@ -63,81 +42,6 @@ def key_of(store, night):
     return message.key
 
 
-class Nights:
-    """Nights whose only news are failed stages, unless they measure."""
-
-    def __init__(self, store):
-        self.store, self.reported, self.sleeps = store, [], []
-
-    def begin(self, failed="the disk is full", *, day=0, host="host", stages=True):
-        """Begin a night, with a stage; it has failed if there is a message of the failure."""
-        night = self.store.nights.begin(
-            host=host, started=STARTED + timedelta(days=day), suite="kernels", command_line="", settings={}
-        )
-        state = StageState.FAILED if failed else StageState.DONE
-        if stages:
-            self.store.nights.put_stage(night, StageRow("page", 10, state, STARTED, 1.0, failed, ""))
-        return night
-
-    def end(self, night):
-        """End a night that has notified people."""
-        self.store.nights.put_stage(night, StageRow("notify", 11, StageState.DONE, datetime.now(UTC), 1.0, "", ""))
-        self.store.nights.end(night, RunState.FINISHED, 0)
-
-    def kill(self, night, stage=None):
-        """End a night as if it was killed, perhaps at a stage."""
-        if stage is not None:
-            self.store.nights.put_stage(night, StageRow(*stage, StageState.RUNNING, STARTED))
-        self.store.nights.end(night, RunState.INTERRUPTED, None)
-
-    def bodies(self, *days, failed="", then=None):
-        """Let nights of these days notify one target; return the text of each message, "" if there is none.
-
-        ``then`` is called with each night after its end.
-        """
-        bodies = []
-        for day in days:
-            night, notifier = self.begin(failed, day=day), FakeNotifier()
-            self.notify(night, notifier, {"me": "MY_URL"})
-            self.end(night)
-            if then:
-                then(night)
-            (body,) = [message.body for _, message in notifier.sent] or [""]
-            bodies.append(body)
-        return bodies
-
-    def measure(self, night, verdict, *, finding=False, series=SERIES):
-        """Store a run of a night with a verdict on one case, and with a finding if wanted."""
-        run = self.store.runs.begin(Provenance(started=STARTED, command_line="", suite="kernels"), night=night)
-        self.store.devices.put(GPU)
-        result = Measurement(series.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
-        environment = Environment("580.1", "nvcc 13.0", 700.0)
-        self.store.measurements.put(run, [MeasurementEntry(result, environment, Work())])
-        judged = Judgement(series, verdict, ratio=1.1, cause=Cause.KERNEL)
-        self.store.verdicts.put(run, [judged])
-        if finding:
-            suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, "")
-            self.store.findings.update(run, [], [RootCause("", "it is slower", (suspect,))])
-        self.store.runs.end(run, RunState.FINISHED)
-
-    def notify(self, night, notifier, targets=TARGETS, about=("new", "resolved", "failed"), addresses=ADDRESSES):
-        settings = Settings(notify={"targets": targets, "about": about})
-        return notify(
-            self.store,
-            night,
-            settings,
-            self.reported.append,
-            environment=addresses,
-            notifier=lambda: notifier,
-            sleep=self.sleeps.append,
-        )
-
-
-@pytest.fixture
-def nights(store):
-    return Nights(store)
-
-
 def undelivered(nights, *faults):
     """End a night whose message the team did not get; return the night, and its notifier."""
     night, notifier = nights.begin(), FakeNotifier({"fake://team": faults})
@@ -149,7 +53,7 @@ def undelivered(nights, *faults):
 
 def test_each_target_gets_the_message_once(nights):
     night, notifier = nights.begin(), FakeNotifier()
-    assert nights.notify(night, notifier) == "sent to me, team"
+    assert nights.notify(night, notifier) == SENT
     assert sorted(address for address, _ in notifier.sent) == ["fake://me", "fake://team"]
     (message,) = {message for _, message in notifier.sent}
     assert message.title == "stage page failed"
@@ -165,54 +69,42 @@ def test_without_news_of_the_configured_kinds_or_without_targets_nothing_is_sent
     assert nights.notify(nights.begin(), None, targets={}) == "no messages are sent: notify.targets is empty"
 
 
-def test_the_failure_of_the_night_before_is_not_reported_again(nights):
-    first, notifier = nights.begin(), FakeNotifier()
-    nights.notify(first, notifier)
-    nights.end(first)
-    second = nights.begin(day=1)
-    assert nights.notify(second, notifier) == "nothing new"
-    nights.end(second)
-    assert nights.notify(nights.begin("another reason", day=2), notifier) == "sent to me, team"
+def test_a_failure_is_reported_once_and_stays_known_after_a_night_of_another_host(nights):
+    assert nights.outcomes(0, 1, failed="the disk is full") == [SENT, "nothing new"]
+    nights.outcomes(2, host="other")
+    assert nights.outcomes(3, failed="the disk is full") == ["nothing new"]
+    assert nights.outcomes(4, failed="another reason") == [SENT]
 
 
-def test_a_failure_stays_known_after_a_night_of_another_host(nights):
-    for night in (nights.begin(), nights.begin("", day=1, host="other")):
-        nights.notify(night, FakeNotifier())
-        nights.end(night)
-    assert nights.notify(nights.begin(day=2), None) == "nothing new"
-
-
-KILLED_AFTER_NOTIFYING = {
-    "prune: the database is locked (in night 1)": lambda nights, night: nights.store.nights.put_stage(
-        night, StageRow("prune", 12, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
-    ),
+PRUNE = ("prune", 12)
+FAILED = StageRow(*PRUNE, StageState.FAILED, STARTED, 1.0, "the database is locked", "")
+AFTER_NOTIFYING = {
+    "prune: the database is locked (in night 1)": lambda nights, night: nights.store.nights.put_stage(night, FAILED),
     "prune: the night was killed or stopped at this stage (in night 1)": lambda nights, night: nights.kill(
-        night, ("prune", 12)
+        night, PRUNE
     ),
     "notify: the night was killed or stopped after this stage (in night 1)": lambda nights, night: nights.kill(night),
 }
 
 
-@pytest.mark.parametrize("text", KILLED_AFTER_NOTIFYING)
+@pytest.mark.parametrize("text", AFTER_NOTIFYING)
 def test_what_fails_or_is_killed_after_the_notification_is_reported_by_the_next_night_once(nights, text):
-    first, second, third = nights.bodies(0, 1, 2, then=lambda night: KILLED_AFTER_NOTIFYING[text](nights, night))
+    first, second, third = nights.bodies(0, 1, 2, then=lambda night: AFTER_NOTIFYING[text](nights, night))
     assert (first, third) == ("", "")
     assert text in second
 
 
 def test_nights_killed_before_their_notification_are_reported_by_the_next_night_once(nights):
-    for day in (0, 1):
-        nights.kill(nights.begin("", day=day), ("run", 11))
-    first, second = nights.bodies(2, 3)
-    assert "run: the night was killed or stopped at this stage (in night 2)" in first
-    assert "(in night 1)" not in first
-    assert second == ""
-
-
-def test_a_night_killed_before_its_first_stage_is_reported_by_the_next_night_once(nights):
+    assert STAGES[0].name == FIRST
     nights.kill(nights.begin("", stages=False))
     first, second = nights.bodies(1, 2)
     assert "lock: the night was killed or stopped before this stage (in night 1)" in first
+    assert second == ""
+    for day in (3, 4):
+        nights.kill(nights.begin("", day=day), ("run", 11))
+    first, second = nights.bodies(5, 6)
+    assert "run: the night was killed or stopped at this stage (in night 5)" in first
+    assert "(in night 4)" not in first
     assert second == ""
 
 
@@ -224,10 +116,6 @@ def test_what_failed_in_a_killed_night_is_reported_by_the_next_night_once_unless
     nights.bodies(3, failed="the GPU is gone")
     nights.kill(nights.begin("the GPU is gone", day=4))
     assert "the GPU is gone" not in "".join(nights.bodies(5, failed="the GPU is gone"))
-
-
-def test_a_night_begins_with_the_stage_that_messages_name():
-    assert STAGES[0].name == FIRST
 
 
 def test_killed_nights_of_two_hosts_are_both_reported_and_no_night_that_a_person_resumed(nights):
@@ -255,7 +143,7 @@ def test_a_night_running_on_another_host_reports_its_own_run(nights):
     nights.measure(elsewhere, Verdict.REGRESSION, finding=True)
     assert nights.notify(here, None) == "nothing new"
     nights.end(here)
-    assert nights.notify(elsewhere, FakeNotifier()) == "sent to me, team"
+    assert nights.notify(elsewhere, FakeNotifier()) == SENT
 
 
 def test_a_night_killed_after_another_host_has_notified_is_reported_by_the_next(nights):
@@ -264,10 +152,7 @@ def test_a_night_killed_after_another_host_has_notified_is_reported_by_the_next(
     nights.notify(here, None)
     nights.end(here)
     nights.kill(elsewhere)
-    for day, sent in ((1, "sent to me, team"), (2, "nothing new")):
-        night = nights.begin("", day=day)
-        assert nights.notify(night, FakeNotifier()) == sent
-        nights.end(night)
+    assert nights.outcomes(1, 2) == [SENT, "nothing new"]
 
 
 def test_a_killed_night_is_reported_once_even_with_a_wrong_clock(nights):
@@ -276,10 +161,8 @@ def test_a_killed_night_is_reported_once_even_with_a_wrong_clock(nights):
     nights.kill(killed)
     with transaction(nights.store.database.engine, writes=True) as connection:
         connection.execute(text("UPDATE nights SET finished_at = '2099-01-01 00:00:00.000000'"))
-    for day, host, sent in ((1, "host", "sent to me, team"), (2, "host", "nothing new"), (3, "other", "nothing new")):
-        night = nights.begin("", day=day, host=host)
-        assert nights.notify(night, FakeNotifier()) == sent
-        nights.end(night)
+    assert nights.outcomes(1, 2) == [SENT, "nothing new"]
+    assert nights.outcomes(3, host="other") == ["nothing new"]
 
 
 def test_a_case_that_still_fails_is_not_reported_again_after_a_night_without_a_run_or_under_a_new_name(nights):
@@ -287,16 +170,14 @@ def test_a_case_that_still_fails_is_not_reported_again_after_a_night_without_a_r
     for day, series in ((0, SERIES), (1, SERIES), (3, SERIES), (5, renamed)):
         night = nights.begin("", day=day)
         nights.measure(night, Verdict.BROKEN, series=series)
-        assert nights.notify(night, FakeNotifier()) == ("nothing new" if day else "sent to me, team")
+        assert nights.notify(night, FakeNotifier()) == ("nothing new" if day else SENT)
         nights.end(night)
-        lost = nights.begin("no device answers" if day else "", day=day + 1)
-        nights.notify(lost, FakeNotifier())
-        nights.end(lost)
+        nights.outcomes(day + 1, failed="no device answers" if day else "")
 
 
 def test_a_message_that_did_not_arrive_is_tried_again_with_backoff_and_the_same_key(nights):
     night, notifier = nights.begin(), FakeNotifier({"fake://team": ("down", "hang")})
-    assert nights.notify(night, notifier) == "sent to me, team"
+    assert nights.notify(night, notifier) == SENT
     assert notifier.tried == ["fake://team", "fake://me", "fake://team", "fake://team"]
     assert nights.sleeps == list(PAUSES_S)
     assert nights.reported == [
@@ -306,12 +187,14 @@ def test_a_message_that_did_not_arrive_is_tried_again_with_backoff_and_the_same_
     assert [delivery.attempts for delivery in deliveries(nights.store)] == [1, 3]
 
 
-def test_a_refused_message_is_not_tried_again_in_the_same_night(nights):
-    notifier = FakeNotifier({"fake://team": ("refuse",)})
+def test_a_refused_message_is_tried_again_by_the_next_night_only(nights):
+    night, notifier = nights.begin(), FakeNotifier({"fake://team": ("refuse",)})
     with pytest.raises(NotSentError, match="team did not get its message: the target answered 404 Not Found") as raised:
-        nights.notify(nights.begin(), notifier)
+        nights.notify(night, notifier)
     assert notifier.tried == ["fake://team", "fake://me"]
     assert 'apprise -vv -b test "$TEAM_URL"' in raised.value.cure
+    nights.end(night)
+    assert nights.notify(nights.begin(failed="", day=1), notifier) == "sent to team"  # without news of its own
 
 
 def test_an_undelivered_message_is_sent_the_next_night_before_its_own(nights):
@@ -320,11 +203,6 @@ def test_an_undelivered_message_is_sent_the_next_night_before_its_own(nights):
     assert nights.notify(second, notifier) == "sent to team, me"
     keys = [message.key for address, message in notifier.sent if address == "fake://team"]
     assert keys == [key_of(nights.store, night) for night in (first, second)]
-
-
-def test_a_night_without_news_sends_an_undelivered_message(nights):
-    _, notifier = undelivered(nights, "refuse")
-    assert nights.notify(nights.begin(failed="", day=1), notifier) == "sent to team"
 
 
 def test_a_refused_message_does_not_block_later_ones(nights):
@@ -360,7 +238,7 @@ def test_without_apprise_the_message_is_kept(nights, monkeypatch):
     night = nights.begin()
     with pytest.raises(MissingPackageError, match="apprise"):
         notify(nights.store, night, Settings(notify={"targets": TARGETS}), nights.reported.append)
-    assert nights.notify(night, FakeNotifier()) == "sent to me, team"
+    assert nights.notify(night, FakeNotifier()) == SENT
 
 
 # --- over HTTP -------------------------------------------------------------------------------------------------------

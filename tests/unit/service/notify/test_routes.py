@@ -1,10 +1,24 @@
-"""Which news a target receives, by its routes."""
+"""Which events of findings are news, and which target receives them by its routes."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from unittest import mock
 
 from perfsvc.config.settings import RouteSettings
-from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
-from perfsvc.service.notify.news import ExtendedFinding, News
+from perfsvc.model import (
+    Case,
+    Cause,
+    Direction,
+    EventKind,
+    Finding,
+    FindingEvent,
+    FindingState,
+    Judgement,
+    MovedSeries,
+    Series,
+    Verdict,
+)
+from perfsvc.service.notify.news import ExtendedFinding, News, _most_important, _news
 from perfsvc.service.notify.routes import news_by_target, news_for
 from perfsvc.service.notify.weekly import Reminder
 from perfsvc.store import NightRow, RunState, StageRow, StageState
@@ -133,3 +147,46 @@ def test_a_finding_that_no_route_took_is_resolved_for_every_target():
     routes = [RouteSettings(targets=target, cases="matmul") for target in ("alice", "ops")]
     received = news_by_target(("alice", "ops"), routes, News(NIGHT, resolved=(DOT,)))
     assert [own.resolved for own in received.values()] == [(DOT,), (DOT,)]
+
+
+# --- news ------------------------------------------------------------------------------------------------------------
+
+
+CASE, OTHER = Case("dot", "tree"), Case("dot", "naive")
+
+
+def moved_in(case, device, run, step=1):
+    series = Series(case, device, "NVIDIA H100")
+    return MovedSeries(series, 1.1, 1.05, 1.15, 1, 1e-4, 1.1e-4, last_run=run, step=step, first_run=run)
+
+
+def finding_of(*rows):
+    return Finding(1, Cause.KERNEL, "a..b", 2, 3, FindingState.OPEN, "", "", "", datetime(2026, 1, 1, tzinfo=UTC), rows)
+
+
+def test_a_case_is_news_on_the_first_device_only():
+    first, other, step = moved_in(CASE, "GPU-2", 3), moved_in(OTHER, "GPU-2", 3), moved_in(CASE, "GPU-1", 3, step=2)
+    seen = [moved_in(CASE, "GPU-1", 2, step=2), moved_in(CASE, "GPU-2", 3, step=2)]
+    for kind in (EventKind.JOINED, EventKind.STEP):
+        for rows in ([other], [first, other], [step], []):  # a series that was back for a while has no new row
+            assert _most_important(finding_of(moved_in(CASE, "GPU-1", 2), *rows), {kind}, {3}) is kind
+        for rows in ([first], seen):
+            assert _most_important(finding_of(moved_in(CASE, "GPU-1", 2), *rows), {kind}, {3}) is None
+
+
+def test_a_new_finding_is_news_whatever_its_devices():
+    raised = finding_of(moved_in(CASE, "GPU-1", 2), moved_in(CASE, "GPU-2", 2))
+    assert _most_important(raised, {EventKind.RAISED}, {2}) is EventKind.RAISED
+    assert _most_important(replace(raised, state=FindingState.ACCEPTED), {EventKind.RAISED}, {2}) is None
+
+
+def test_every_event_of_a_kind_is_in_the_text_of_its_finding():
+    """One night may add a series that was back for a while, and new ones."""
+    joined = [
+        FindingEvent(number, 1, EventKind.JOINED, 3, "", datetime(2026, 1, 1, tzinfo=UTC), text)
+        for number, text in enumerate(("again, after it was back for a while: dot/tree: slow", "dot/naive: slow"), 1)
+    ]
+    store = mock.Mock()
+    store.findings.all.return_value = [finding_of(moved_in(CASE, "GPU-1", 2), moved_in(OTHER, "GPU-1", 3))]
+    (extended,) = _news(store, None, joined, ["new"]).extended
+    assert extended.text == "again, after it was back for a while: dot/tree: slow; dot/naive: slow"

@@ -172,13 +172,10 @@ def test_the_first_lines_name_the_night_and_its_run_and_whether_it_counts():
     )
 
 
-def test_the_second_line_counts_the_verdicts_and_keeps_noise_apart():
+def test_the_second_line_counts_the_verdicts_and_keeps_noise_and_known_regressions_apart():
     judged = [replace(broken(), verdict=Verdict.REGRESSION, cause=cause) for cause in (Cause.KERNEL, Cause.NOISE)]
     text = body(news(raised=(SLOW,), judgements=tuple(judged)), "")
     assert text.splitlines()[1] == "1 new regression, 1 moved by noise, 0 new improvements, 0 unchanged"
-
-
-def test_known_regressions_are_counted_apart_in_a_line_of_their_own():
     judged = tuple(replace(broken(n), verdict=Verdict.REGRESSION, cause=Cause.KERNEL) for n in (64, 128, 256))
     known = {judged[1].series: 3, judged[2].series: 4}
     assert body(news(raised=(SLOW,), judgements=judged, known=known), "").splitlines()[1:3] == [
@@ -230,9 +227,12 @@ def test_all_other_news_has_a_paragraph_with_how_to_look_further():
 
 
 def test_a_message_with_hundreds_of_findings_and_failures_stays_short():
+    asked = []
     findings = tuple(finding(number=number) for number in range(300))
-    failures = tuple(broken(n, "error: " * 10_000) for n in range(300))
-    text = body(news(raised=findings, broken=failures), "https://perf.example.org")
+    failures = tuple(broken(n, "error: " * 1_000) for n in range(300))
+    message = news(raised=findings, broken=failures)
+    text = body(message, "https://perf.example.org", lambda finding: asked.append(finding.id) or Background())
+    assert len(asked) == IN_FULL  # only findings with a paragraph are looked up
     assert f"And {300 - IN_FULL} more findings: perfsvc findings" in text
     assert f"- and {300 - IN_FULL} more" in text
     assert max(map(len, text.splitlines())) <= LONGEST_LINE + 2
@@ -279,13 +279,6 @@ def test_a_commit_rings_no_phone_and_hides_no_link():
         text = body(news(raised=(SLOW,)), "", lambda _, behind=behind: behind)
         assert f"- 000000000 {shown} (" in text
         assert "@everyone" not in text
-
-
-def test_only_findings_with_a_paragraph_are_looked_up():
-    asked = []
-    findings = tuple(finding(number=number) for number in range(30))
-    body(news(raised=findings), "", lambda finding: asked.append(finding.id) or Background())
-    assert len(asked) == IN_FULL
 
 
 def test_reminders_name_their_findings_the_days_and_how_to_answer():
