@@ -67,6 +67,7 @@ def test_device_and_host_agree_on_the_names_of_hidden_kernels(code):
     assert len(hashes) == 1
 
 
+@pytest.mark.slow
 def test_the_bytes_depend_on_neither_the_folder_nor_the_time(code, tmp_path):
     assert VerboseNvcc("sm_90").compile(written(tmp_path / "there")).partition(b"\0")[2] == code
 

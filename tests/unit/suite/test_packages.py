@@ -5,41 +5,29 @@ from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.model import BufferArg, KernelConfiguration, PackageCall, ScalarArg
 from perfsvc.suite import Selection, discover
 from perfsvc.suite.steps.packages import names_defined
+from tests.unit.suite.benches import text_of
 
 KERNEL = "import triton\n\n\n@triton.jit\ndef add_kernel(x, y, n, BLOCK):\n    ...\n"
-BENCH = '''"""Twice a vector."""
-
-from perfsvc.suite import Benchmark, Tolerance, Variant, ceil_div, cupy, f32, numba, output, torch, triton
-
-
+HEAD = """
 def double(x):
     return 2 * x
-
-
 def double_into(x, y, n):
     y[:] = 2 * x
-
-
 def grid(n, TILE):
     return ceil_div(n, TILE)
-
-
-benchmark = Benchmark(
-    axes={"n": (4096,)},
-    smoke={"n": 100},
-    inputs=lambda rng, n: {"x": rng.random(n, dtype="float32")},
-    outputs={"y": output("float32", lambda n: n)},
-    reference=lambda x: 2 * x,
-    tolerance=Tolerance(max=0, mean=0),
-    variants=[Variant("of", VARIANT)],
-)
-'''
+"""
+FIELDS = {
+    "axes": '{"n": (4096,)}',
+    "inputs": 'lambda rng, n: {"x": rng.random(n, dtype="float32")}',
+    "outputs": '{"y": output("float32", lambda n: n)}',
+}
 
 
 def suite(folder, variant):
     path = folder / "double"
     path.mkdir()
-    (path / "bench.py").write_text(BENCH.replace("VARIANT", variant))
+    text = text_of(fields=FIELDS | {"variants": f'[Variant("of", {variant})]'})
+    (path / "bench.py").write_text(text.replace("import *", f"import *{HEAD}"))
     (path / "add.py").write_text(KERNEL)
     return discover(folder)
 
