@@ -58,7 +58,7 @@ def test_commands_in_a_subfolder_find_the_database_and_the_suite(perfsvc, config
 def test_the_rules_and_the_baseline_of_the_file_judge_runs_and_comparisons(perfsvc, configured):
     rules = [("*/beta", "10%"), ("*/delta", "1%")]
     written = [f'[[thresholds]]\ncases = "{cases}"\nchange = "{change}"\n' for cases, change in rules]
-    suite = configured("replicas = 3\n", '[baseline]\nagainst = "v1"\n' + "".join(written))
+    suite = configured("replicas = 2\n", '[baseline]\nagainst = "v1"\n' + "".join(written))
     other = perfsvc.folder / "first.toml"
     other.write_text((perfsvc.folder / "perfsvc.toml").read_text().replace('against = "v1"', ""))
     perfsvc("--config", other, "run", "--label", "v1", code=0)
@@ -96,34 +96,22 @@ def test_without_a_suite_init_leaves_the_built_in_one(perfsvc):
     assert "using the built-in suite" in listed.err
 
 
-@pytest.mark.parametrize("command", [("run",), ("list",), ("findings",), ("config", "show"), ("doctor",)])
-def test_a_wrong_file_ends_a_command_with_the_line_of_the_error(perfsvc, command):
+def test_a_wrong_file_ends_a_command_with_the_line_of_the_error_and_help_is_shown_in_spite_of_it(perfsvc):
     (perfsvc.folder / "perfsvc.toml").write_text("[run]\nreplcas = 1\n")
-    ended = perfsvc(*command, code=2)
-    assert "error: perfsvc.toml:2: [run] has no key 'replcas'\n  cure: write replicas" in ended.err
+    for command in (("run",), ("list",), ("findings",), ("config", "show"), ("doctor",)):
+        ended = perfsvc(*command, code=2)
+        assert "error: perfsvc.toml:2: [run] has no key 'replcas'\n  cure: write replicas" in ended.err
     assert perfsvc("--config", os.devnull, "config", "show", code=0).out
+    for command in (("--help",), ("run", "--help"), ("init", "--force"), ("devices",)):
+        (perfsvc.folder / "perfsvc.toml").write_text("nonsense")
+        ended = perfsvc(*command, code=0)
+        assert ("Usage: " in ended.out) is ("--help" in command)
+        assert "nonsense" not in ended.err
 
 
-@pytest.mark.parametrize("command", [("--help",), ("run", "--help"), ("init", "--force"), ("devices",)])
-def test_help_is_shown_in_spite_of_a_wrong_file(perfsvc, command):
-    (perfsvc.folder / "perfsvc.toml").write_text("nonsense")
-    ended = perfsvc(*command, code=0)
-    assert ("Usage: " in ended.out) is ("--help" in command)
-    assert "nonsense" not in ended.err
-
-
-def test_a_secret_is_never_printed(perfsvc):
-    perfsvc.environment |= {"PERFSVC_DB": "postgresql://me:secret@localhost:1/db", "TEAM_URL": "slack://secret"}
-    (perfsvc.folder / "perfsvc.toml").write_text('[notify.targets]\nteam = "TEAM_URL"\n')
-    for words in (("config", "show"), ("config", "show", "--format", "json"), ("runs",), ("doctor",)):
-        ended = perfsvc(*words)
-        assert "secret" not in ended.out + ended.err
-    assert "TEAM_URL (set)" in perfsvc("config", "show", code=0).out
-
-
-@pytest.mark.parametrize(("words", "energy"), [((), True), (("--no-energy",), False)])
-def test_an_option_turns_off_what_the_file_turns_on(perfsvc, configured, words, energy):
+def test_an_option_turns_off_what_the_file_turns_on(perfsvc, configured):
     configured("energy = true\n")
     with mock.patch("perfsvc.service.run.run.run", side_effect=UsageError("enough was heard")) as run:
-        perfsvc("run", *words, code=2)
-    assert run.call_args.args[0].energy is energy
+        perfsvc("run", code=2)
+        perfsvc("run", "--no-energy", code=2)
+    assert [call.args[0].energy for call in run.call_args_list] == [True, False]

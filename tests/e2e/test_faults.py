@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import workers
+from tests.e2e.processes import alive, wait_for, workers
 
 GOOD = {f"faulty/{name}[n=1000]" for name in ("good", "also_good")}
 
@@ -49,17 +49,18 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_costs_its_case_alone(perfsvc, fault):
-    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": fault}})
-    ended = perfsvc.fake("--limit", "2", "--format", "json", code=4)
-    status, reason = FAULTS[fault]
-    rows = {row["case"]: row for row in ended.json["results"]}
-    assert rows["scale/beta[n=100]"]["status"] == status
-    assert reason in rows["scale/beta[n=100]"]["reason"]
-    for other in ("scale/alpha[n=100]", "scale/gamma[n=100]"):
-        assert rows[other]["status"] == "ok"
-    assert perfsvc.rows("select count(*) from measurements where status = 'ok'") == [(6,)]
+def test_a_fault_costs_its_case_alone(perfsvc):
+    cases = [f"scale/{variant}[n={n}]" for n in (1000, 4000) for variant in ("alpha", "beta", "gamma")]
+    for faults in (["wrong", "overrun", "caches", "refused"], ["illegal", "crash", "hang"]):
+        faulty = dict(zip(cases, faults, strict=False))
+        perfsvc.play({"*": {"seconds": 1e-4}} | {case: {"fault": fault} for case, fault in faulty.items()})
+        limits = ("--limit", "2", "--points", "full", "--replicas", "2")
+        rows = {row["case"]: row for row in perfsvc.fake(*limits, "--format", "json", code=4).json["results"]}
+        for case, fault in faulty.items():
+            status, reason = FAULTS[fault]
+            row = rows.pop(case)
+            assert (row["status"], reason in row["reason"]) == (status, True), row["reason"]
+        assert {row["status"] for row in rows.values()} == {"ok"}
 
 
 def test_a_fault_in_a_later_replica_keeps_what_was_measured_before(perfsvc):
@@ -82,22 +83,6 @@ def test_a_lost_device_costs_its_remaining_cases(perfsvc):
     Path(f"{perfsvc.script}.lost").unlink()
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
-
-
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("the condition was not met in time")
-
-
-def alive(pid):
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def measured(perfsvc):
@@ -141,6 +126,7 @@ def test_a_killed_worker_costs_its_case_and_the_run_goes_on(perfsvc, hanging):
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_parent_loses_nothing_that_was_measured(perfsvc, hanging):
     hanging.run.kill()
     hanging.run.wait()

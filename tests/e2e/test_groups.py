@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +9,7 @@ from perfsvc.device.find import find
 from perfsvc.errors import UsageError
 from perfsvc.measure.host.lock import DeviceLock, DeviceLocks
 
+FEW = ("--replicas", "1", "--samples", "3")
 GROUP = "FAKE-0+FAKE-1"
 RIGHT = ("pair/alone", "pair/each", "pair/other", "pair/half", "pair/moved", "pair/all", "pair/three")
 
@@ -19,14 +18,14 @@ RIGHT = ("pair/alone", "pair/each", "pair/other", "pair/half", "pair/moved", "pa
 def run(perfsvc):
     """Run the suite of pairs on fake GPUs of one model; the rows by device and case."""
 
-    def start(*scripts, select=("pair/alone", "pair/each"), code=0, more=()):
+    def start(*scripts, select=("pair/alone", "pair/each"), code=0):
         for number, cases in enumerate(scripts):
             (perfsvc.folder / f"{number}.json").write_text(json.dumps({"uuid": f"FAKE-{number}", "cases": cases}))
         devices = [word for number in range(len(scripts)) for word in ("--device", f"fake:{number}.json")]
         selected = [word for name in select for word in ("--select", name)]
         suite = perfsvc.folder / "groups"
         suite = suite if suite.exists() else perfsvc.own("groups")
-        ended = perfsvc("run", "--suite", suite, *devices, *selected, "--format", "json", *more, code=code)
+        ended = perfsvc("run", "--suite", suite, *devices, *selected, "--replicas", "2", "--format", "json", code=code)
         return {(row["device"], row["case"].partition("[")[0]): row for row in ended.json["results"]}
 
     return start
@@ -66,9 +65,6 @@ def test_a_machine_with_fewer_gpus_skips_the_case_with_the_reason(run):
     )
     (row,) = run({}, select=("pair/all",), code=4).values()
     assert row["reason"] == "needs 2 GPUs of one model; this run has 1"
-
-
-def test_all_gpus_are_as_many_as_the_run_has(run):
     rows = run({}, {}, {}, select=("pair/all", "pair/each"))
     assert set(rows) == {("FAKE-0+FAKE-1+FAKE-2", "pair/all"), (GROUP, "pair/each")}
 
@@ -94,7 +90,7 @@ def test_a_lost_gpu_costs_the_cases_of_its_group_and_not_those_of_the_other_gpus
 
 
 def test_the_cpu_device_stands_in_for_any_number_of_gpus(perfsvc):
-    ended = perfsvc.cpu("--select", "pair", "--replicas", "1", "--format", "json", suite="groups", code=4)
+    ended = perfsvc.cpu(*FEW, "--select", "pair", "--format", "json", suite="groups", code=4)
     rows = {row["case"].partition("[")[0]: row for row in ended.json["results"]}
     assert {name: rows[name]["status"] for name in (*RIGHT, "pair/three")} == dict.fromkeys(
         (*RIGHT, "pair/three"), "ok"
@@ -122,32 +118,17 @@ def test_gpus_of_two_models_and_a_gpu_named_twice_are_no_group(tmp_path):
         find([f"fake:{tmp_path}/a.json+{tmp_path}/a.json"])
 
 
-HOLDER = """
-import sys
-from perfsvc.measure.host.lock import DeviceLock
-assert DeviceLock("B").take()
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_group_takes_the_locks_of_all_its_gpus_or_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
-    group = DeviceLocks(["B", "A"])
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ
-    )
-    with holder:
-        assert holder.stdout.readline() == "held\n"
-        assert (group.take(), group.held, group.holder()) == (False, False, holder.pid)
-        other = DeviceLock("A")  # it was given back
-        assert other.take()
-        holder.stdin.close()
-        holder.wait()
-        assert not group.take()
-        other.release()
-        assert group.take()
-        assert not other.take()
-        group.release()
-        assert other.take()
-        other.release()
+    group, first, second = DeviceLocks(["B", "A"]), DeviceLock("A"), DeviceLock("B")
+    assert second.take()
+    assert (group.take(), group.held, group.holder()) == (False, False, os.getpid())
+    assert first.take()  # it was given back
+    second.release()
+    assert not group.take()
+    first.release()
+    assert group.take()
+    assert not first.take()
+    group.release()
+    assert first.take()
+    first.release()

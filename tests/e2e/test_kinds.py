@@ -8,13 +8,14 @@ FAILURES = {
     "wordy": "a host variant returned no usable metrics: {'latency_ms': 'quick'}",
 }
 REPORTS = "kinds/reports[n=1000]"
+FEW = ("--samples", "5", "--replicas", "2")
 
 
 @pytest.fixture(scope="module")
 def first(new_workplace):
     """A workplace in which the whole suite was measured once, and how that ended."""
     workplace = new_workplace()
-    return workplace, workplace.cpu("--format", "json", suite="kinds", code=4)
+    return workplace, workplace.cpu(*FEW, "--format", "json", suite="kinds", code=4)
 
 
 @pytest.fixture(scope="module")
@@ -24,27 +25,28 @@ def slower(first):
     suite = workplace.own("kinds")
     bench = suite / "kinds" / "bench.py"
     bench.write_text(bench.read_text().replace('"latency_ms": 2.0', '"latency_ms": 4.0'))
-    return workplace, workplace.cpu("--select", "kinds/reports", suite=suite, code=1)
+    return workplace, workplace.cpu(*FEW, "--select", "kinds/reports", suite=suite, code=1)
 
 
 def results(ended):
     return {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["results"]}
 
 
-@pytest.mark.parametrize("variant", ["steps", "whole", "python"])
-def test_steps_and_python_functions_give_right_results_and_times(first, variant):
-    row = results(first[1])[variant]
-    assert (row["status"], row["reason"]) == ("ok", "")
-    assert row["median_s"] > 0
-    assert row["max_error"] < 1e-5
-    assert row["bandwidth_bytes_per_s"] == pytest.approx(4004 / row["median_s"])
-
-
-@pytest.mark.parametrize("variant", FAILURES)
-def test_a_python_function_that_does_wrong_fails_its_case_in_its_own_words(first, variant):
-    row = results(first[1])[variant]
-    assert (row["status"], row["reason"], row["verdict"]) == ("failed", FAILURES[variant], "broken")
-    assert row["cure"]
+def test_steps_and_python_functions_give_right_results_and_times_or_fail_in_their_own_words(first):
+    workplace, ended = first
+    rows = results(ended)
+    for name in ("steps", "whole", "python"):
+        row = rows[name]
+        assert (row["status"], row["reason"]) == ("ok", "")
+        assert row["median_s"] > 0
+        assert row["max_error"] < 1e-5
+        assert row["bandwidth_bytes_per_s"] == pytest.approx(4004 / row["median_s"])
+    failed = {name: row["reason"] for name, row in rows.items() if row["status"] == "failed"}
+    assert failed == FAILURES
+    assert all(rows[name]["cure"] and rows[name]["verdict"] == "broken" for name in FAILURES)
+    for tool, profiler in (("ncu", "Nsight Compute"), ("nsys", "Nsight Systems")):
+        refused = workplace("profile", "kinds/steps[n=1000]", "--device", "cpu", "--tool", tool, code=5)
+        assert f"{profiler} profiles NVIDIA GPUs" in refused.err
 
 
 def test_what_a_host_variant_returns_is_stored_and_shown(first):
@@ -55,7 +57,7 @@ def test_what_a_host_variant_returns_is_stored_and_shown(first):
     assert set(metrics) == {"buffers", "latency_ms", "stream"}
     assert metrics["latency_ms"]["value"] == pytest.approx(2.0)
     assert metrics["latency_ms"]["verdict"] == "new"
-    assert workplace.rows("select value from metrics where name = 'buffers'") == [(2.0,)] * 3
+    assert workplace.rows("select value from metrics where name = 'buffers'") == [(2.0,)] * 2
 
 
 def test_the_run_table_has_a_line_for_each_metric_with_its_verdict(slower):
@@ -78,14 +80,11 @@ def test_a_metric_is_better_when_it_is_lower(slower):
     assert f"{REPORTS} latency_ms" in workplace("compare", "1", "2").out
 
 
-def test_metrics_are_columns_of_the_report(slower):
+def test_metrics_are_columns_of_the_report_and_a_case_without_times_has_a_history(slower):
     workplace, _ = slower
     (row,) = workplace("report", "--summary", "--format", "json", code=0).json
-    assert (row["case"], row["metric_latency_ms"], row["median_s"], row["replicas"]) == (REPORTS, 4.0, None, 3)
-
-
-def test_a_case_without_times_has_a_history(slower):
-    workplace, _ = slower
+    assert (row["case"], row["metric_latency_ms"], row["median_s"], row["replicas"]) == (REPORTS, 4.0, None, 2)
     rows = workplace("show", REPORTS, "--format", "json", code=0).json
     assert [(row["run"], row["status"], row["median_s"]) for row in rows] == [(1, "ok", None), (2, "ok", None)]
-    assert REPORTS in workplace("show", REPORTS, code=0).out
+    out = workplace("show", REPORTS, code=0).out
+    assert [f"{name} on " in out for name in ("buffers", "latency_ms", "stream")] == [True] * 3

@@ -4,8 +4,6 @@ import shutil
 
 import pytest
 
-SCALE = "scale/{}[n=100]"
-
 
 @pytest.fixture
 def nightly(perfsvc):
@@ -14,27 +12,6 @@ def nightly(perfsvc):
     shutil.copytree(perfsvc.suites / "scale", suite)
     perfsvc.play({"*": {"seconds": 1e-4}})
     return suite
-
-
-def test_a_case_that_is_gone_is_missing_in_the_next_run(perfsvc, nightly):
-    perfsvc.fake("--replicas", "1", suite=nightly, code=0)
-    bench = nightly / "scale" / "bench.py"
-    with_gamma = bench.read_text()
-    bench.write_text(with_gamma.replace(', variant("gamma", params={"REPEAT": 2})', ""))
-    assert bench.read_text() != with_gamma
-    ended = perfsvc.fake("--replicas", "1", suite=nightly, code=0)
-    assert f"– {SCALE.format('gamma')} missing: run 1 has it and the candidate does not" in ended.out
-    assert ended.out.splitlines()[-1].endswith("1 missing")
-    rows = perfsvc.fake("--replicas", "1", "--format", "json", suite=nightly, code=0).json["results"]
-    assert [row["case"] for row in rows] == [SCALE.format("alpha"), SCALE.format("beta")]
-
-
-def test_a_smaller_selection_misses_nothing(perfsvc, nightly):
-    perfsvc.fake("--replicas", "1", suite=nightly, code=0)
-    rows = perfsvc.fake("--select", "*/beta", "--replicas", "1", "--format", "json", suite=nightly, code=0).json
-    (row,) = rows["results"]
-    assert (row["case"], row["benchmark"], row["variant"]) == (SCALE.format("beta"), "scale", "beta")
-    assert (row["point"], row["replicas"], row["metrics"]) == ({"n": 100}, 1, [])
 
 
 def test_run_show_and_report_agree_on_the_level_that_verdicts_compare(perfsvc, nightly):

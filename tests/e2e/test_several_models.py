@@ -1,9 +1,10 @@
 """One commit on GPUs of two models, whose hosts measure it at different times: people see one finding."""
 
 import json
-import subprocess
 
 import pytest
+
+from tests.e2e.history import git
 
 CASE = "scale/beta[n=100]"
 USUAL, SLOW = {"seconds": 1e-4}, {"seconds": 1.2e-4}
@@ -17,13 +18,9 @@ class TwoHosts:
         self.perfsvc = perfsvc
         self.suite = perfsvc.own("scale")
         self.old = set()  # the digests of the binaries before the first change
-        self._git("init", "-q", "-b", "main")
-        self._git("add", "-A")
-        self._git("commit", "-q", "-m", "begin")
-
-    def _git(self, *arguments):
-        who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", "-C", self.suite, *who, *arguments], check=True, capture_output=True)
+        git(self.suite, "init", "-q", "-b", "main")
+        git(self.suite, "add", "-A")
+        git(self.suite, "commit", "-q", "-m", "begin")
 
     def commit(self, *, rebuild=False):
         """Commit a change of the kernel, or of nothing that is compiled."""
@@ -31,8 +28,8 @@ class TwoHosts:
             self.old = {sha256 for (sha256,) in self.perfsvc.rows("select sha256 from binary_files")}
             self.perfsvc.rebuild(self.suite)
         (self.suite / "NOTES").write_text(f"{rebuild} {(self.suite / 'NOTES').exists()}")
-        self._git("add", "-A")
-        self._git("commit", "-q", "--allow-empty", "-m", "change")
+        git(self.suite, "add", "-A")
+        git(self.suite, "commit", "-q", "--allow-empty", "-m", "change")
 
     def night(self, model, *, slow=False):
         """Measure on the GPU of a model; with ``slow``, the changed binary of ``CASE`` is slow."""
@@ -59,27 +56,17 @@ def test_a_commit_that_two_models_measure_in_different_nights_is_one_finding(hos
     hosts.night(FIRST, slow=True)
     shown = hosts.perfsvc("findings", code=0).out
     assert f"only on {FIRST}; not measured yet on {SECOND}" in " ".join(shown.split())
+    hosts.night(SECOND)
+    alone = f"only on {FIRST}; unchanged on {SECOND} in run 4"
+    assert hosts.perfsvc("findings", "show", "1", "--format", "json", code=0).json["other_models"] == alone
+    assert f"<p>{alone}</p>" in hosts.page()
     hosts.commit()
     hosts.night(SECOND, slow=True)
     (found,) = hosts.perfsvc("findings", "--format", "json", code=0).json
-    assert found["devices"] == {"FAKE-A": FIRST, "FAKE-B": SECOND}
-    assert found["cause"] == "kernel"
+    assert (found["devices"], found["cause"]) == ({"FAKE-A": FIRST, "FAKE-B": SECOND}, "kernel")
     shown = hosts.perfsvc("findings", "show", "1", code=0).out
     assert "only on" not in shown
     assert f"on {FIRST}  FAKE-A" in shown
     assert f"on {SECOND}  FAKE-B" in shown
-    page = hosts.page()
+    assert f"<li>{SECOND} <small>FAKE-B</small></li>" in hosts.page()
     assert not (hosts.perfsvc.folder / "site" / "findings" / "2.html").exists()
-    assert f"<li>{SECOND} <small>FAKE-B</small></li>" in page
-
-
-def test_a_finding_says_which_model_alone_became_slower(hosts):
-    hosts.night(FIRST)
-    hosts.night(SECOND)
-    hosts.commit(rebuild=True)
-    hosts.night(FIRST, slow=True)
-    hosts.night(SECOND)
-    alone = f"only on {FIRST}; unchanged on {SECOND} in run 4"
-    assert alone in " ".join(hosts.perfsvc("findings", code=0).out.split())
-    assert hosts.perfsvc("findings", "show", "1", "--format", "json", code=0).json["other_models"] == alone
-    assert f"<p>{alone}</p>" in hosts.page()
