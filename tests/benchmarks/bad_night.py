@@ -197,7 +197,7 @@ class Nights:
                 explain_s = time.monotonic() - began - together_s
         sample = suspects[:: max(1, len(suspects) // singly)][:singly] if singly else []
         alone_s = statistics.mean([self._confirm_alone(suspect) for suspect in sample]) if sample else 0.0
-        causes = Counter(str(answer.cause) for answer in confirmations)
+        causes = dict(Counter(str(answer.cause) for answer in confirmations))
         applied = sum(answer.pairs < judge.LOOKS[0] for answer in confirmations)
         found = Confirmed(len(suspects), together_s, alone_s * len(suspects), causes, applied, len(over_budget))
         return replace(found, explain_s=explain_s, explained=explained), silent.messages

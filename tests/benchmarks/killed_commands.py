@@ -222,8 +222,9 @@ class Place:
     @property
     def measured(self) -> list[int]:
         """How many cases each attempt at the fourth night had to measure, by its log."""
-        lines = (self.folder / "nights" / "4" / "log.jsonl").read_text().splitlines()
-        return [line["steps"] for line in map(json.loads, lines) if line["event"] == "measuring"]
+        log = self.folder / "nights" / "4" / "log.jsonl"
+        lines = map(json.loads, log.read_text().splitlines() if log.exists() else ())
+        return [line["steps"] for line in lines if line["event"] == "measuring"]
 
     @property
     def keys(self) -> set[str]:
@@ -309,15 +310,15 @@ def killed(place: Place, name: str, at_s: float, expected: int, night: Undisturb
         place.stop_in_run()
     place.kill(place.words(name), at_s)
     before, known, held = stored(place), place.rows(RUN), place.rows(HELD)[0][0]
+    tried = len(place.measured)
     if name == "import" and place.rows(IMPORTED) == [(1,)]:
         expected = 0  # all was stored before the kill, so there is nothing left to complain about
     code, printed = place.end(next_command(place, name))
     wrong = place.left_behind()
     if name in NIGHTS:
         ((code,),) = place.rows(CODE)
-        attempts = place.measured
-        again = attempts[-1] - (night.measured - held) if len(attempts) > 1 else 0
-        wrong += [f"{again} measured again"] if again > 0 else []
+        left = night.measured - held if tried else night.measured  # a night that has not begun to measure measures all
+        wrong += [f"{steps - left} measured again" for steps in place.measured[tried:] if steps > left]
         wrong += ["another result"] if place.results != night.results else []
         wrong += ["another run or seed"] if place.rows(RUN)[: len(known)] != known else []
         wrong += [f"{len(place.keys)} keys"] if len(place.keys) != 1 else []

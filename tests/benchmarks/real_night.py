@@ -96,7 +96,8 @@ def claims(nights: list[Night]) -> list[Claim]:
     own = [finding for finding in second.findings if finding["cause"] == "kernel" and finding["direction"] == "slower"]
     own_ids = {finding["id"] for finding in own}
     others = [finding for finding in third.findings if finding not in own and finding["id"] not in own_ids]
-    moved = {f"{case['benchmark']}/{case['variant']}" for finding in own for case in map(_case, finding["moved"])}
+    cases = [moved["series"]["case"] for finding in own for moved in finding["moved"]]
+    moved = {f"{case['benchmark']}/{case['variant']}" for case in cases}
     last = {finding["id"]: finding["state"] for finding in third.findings}
     return [
         Claim("the first night ends well (exit code)", first.code, 0),
@@ -108,11 +109,6 @@ def claims(nights: list[Night]) -> list[Claim]:
         Claim("messages of the second night, other than one", abs(second.messages - 1), 0),
         Claim("findings of it not resolved by the third night", sum(last[id_] != "resolved" for id_ in own_ids), 0),
     ]
-
-
-def _case(moved: dict[str, Any]) -> dict[str, Any]:
-    case: dict[str, Any] = moved["series"]["case"]
-    return case
 
 
 def main() -> int:

@@ -292,7 +292,11 @@ class Theatre:
         chosen = ("--select", "*") if night.hot else ("--exclude", FURNACE)
         command = ["run", "--device", self._device, "--suite", str(self._suite), *chosen, *OPTIONS]
         with self._load(night.duty) if night.duty else contextlib.nullcontext():
-            done = perfsvc(self._folder, *command, codes=range(5), PERFSVC_DB=str(self._database), **options)
+            done = perfsvc(self._folder, *command, codes=range(6), PERFSVC_DB=str(self._database), **options)
+        if not done.stdout:
+            raise RuntimeError(
+                f"perfsvc {' '.join(command)} ended with {done.returncode} and no results: {done.stderr}"
+            )
         return self._seen(night, done.returncode, time.monotonic() - began, json.loads(done.stdout))
 
     @property

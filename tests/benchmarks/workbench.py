@@ -395,7 +395,7 @@ def parsed(description: str | None, *options: tuple[Any, ...]) -> argparse.Names
             how = value
         elif isinstance(value, type):
             how = {"type": value}
-        shown = [f"(default: {value})"] if "default" in how and value != "" else []
+        shown = [f"(default: {how['default']})"] if how.get("default") else []
         parser.add_argument(name, help=" ".join([*text, *shown]) or None, **how)
     return parser.parse_args()
 
