@@ -28,18 +28,17 @@ from perfsvc.model import (
     TensorMapArg,
     codec,
 )
-from perfsvc.suite import Selection, discover, unmet
+from perfsvc.suite import unmet
 from perfsvc.suite.requirements import ELEMENTS, SWIZZLES
+from tests.unit.suite import benches
 
-TEMPLATE = """
-from perfsvc.suite import *
-def inputs(rng, n):
-    return {{"A": rng.random((n, 2 * n), dtype="float32"), "h": rng.integers(0, 9, (n, n), dtype="uint16")}}
-benchmark = Benchmark(
-    axes={{"n": (64,)}}, smoke={{"n": 32}}, inputs=inputs, outputs={{"C": output("float32", 1)}},
-    reference=lambda A: A.sum(), tolerance=Tolerance(0, 0),
-    variants=[Variant("v", source="k.cu", entry="k", grid=1, block=32, params={{"TILE": 8}}, args=({}, "C"), {})])
-"""
+FIELDS = {
+    "axes": '{"n": (64,)}',
+    "smoke": '{"n": 32}',
+    "inputs": 'lambda rng, n: {"A": rng.random((n, 2 * n), "f4"), "h": rng.integers(0, 9, (n, n), dtype="uint16")}',
+    "outputs": '{"C": output("float32", 1)}',
+    "reference": "lambda A: A.sum()",
+}
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA X", "sm_90", compute_capability="9.0")
 CPU = DeviceInfo("cpu", "cpu", "cpu-1", "CPU", "cpu-x86_64")
 MAP = TensorMapArg("A", "float32", (64, 128), (8, 16), 64)
@@ -51,10 +50,8 @@ def resolved(tmp_path):
 
     def made(args, more=""):
         (tmp_path / "k.cu").write_text("")
-        (tmp_path / "bench.py").write_text(TEMPLATE.format(args, more))
-        suite = discover(tmp_path)
-        assert suite.problems == ()
-        (spec,) = suite.resolve(Selection(), "full")[0]
+        fields = f'source="k.cu", entry="k", grid=1, block=32, params={{"TILE": 8}}, args=({args}, "C"), {more}'
+        (spec,) = benches.resolved(tmp_path, **FIELDS, variants=f'[Variant("v", {fields})]')
         return spec
 
     return made
