@@ -1,7 +1,6 @@
 """Every sentence that a reader sees names the case that its numbers belong to, whatever the nights were like."""
 
 import contextlib
-import io
 import json
 import platform
 import re
@@ -15,7 +14,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from perfsvc import units
 from perfsvc.errors import UsageError
@@ -58,6 +56,7 @@ from perfsvc.service.notify.news import news_of
 from perfsvc.service.results import stored_report
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 from tests.site_of_runs import site_of
+from tests.unit.report.terminal import show
 
 pytestmark = pytest.mark.slow
 
@@ -105,12 +104,9 @@ class World:
 
     def night(self, number, plan):
         store = self.store
-        provenance = Provenance(
-            datetime.now(UTC), "perfsvc run", "kernels", f"{number:040d}", host=platform.node(), scope="kernels"
-        )
-        night = store.nights.begin(
-            host=platform.node(), started=datetime.now(UTC), suite="kernels", command_line="", settings={}
-        )
+        now, host = datetime.now(UTC), platform.node()
+        provenance = Provenance(now, "perfsvc run", "kernels", f"{number:040d}", host=host, scope="kernels")
+        night = store.nights.begin(host=host, started=now, suite="kernels", command_line="", settings={})
         run = store.runs.begin(provenance, night=night)
         store.devices.put(GPU)
         for place, (case, how) in enumerate(zip(CASES, plan, strict=True)):
@@ -133,17 +129,10 @@ class World:
         (binary,) = self.store.binaries.put([CaseCode(record, {digest(code): code}, BENCH, {"dot.cu": code})])
         for replica, spread in enumerate(SPREADS[how["spread"]]):
             samples = (self.level[place] * spread,) * 5
+            result = Measurement(case, GPU.uuid, replica, Status.OK, samples_s=samples, max_error=1e-7)
+            estimate = Estimate(median(samples), min(samples), max(samples), len(samples))
             self.store.measurements.put(
-                run,
-                [
-                    MeasurementEntry(
-                        Measurement(case, GPU.uuid, replica, Status.OK, samples_s=samples, max_error=1e-7),
-                        ENVIRONMENT,
-                        Work(4000, 2000),
-                        Estimate(median(samples), min(samples), max(samples), len(samples)),
-                        binary,
-                    )
-                ],
+                run, [MeasurementEntry(result, ENVIRONMENT, Work(4000, 2000), estimate, binary)]
             )
 
     def _confirm(self, suspect, how):
@@ -161,22 +150,14 @@ class World:
         )
         judgement = suspect.judgement
         if how["answer"] is Cause.KERNEL and slower and how["explained"]:
-            self.store.profiles.put_explanation(
-                CaseExplanation(
-                    judgement.series.case,
-                    GPU.uuid,
-                    GPU.model,
-                    judgement.baseline_run,
-                    judgement.candidate_run,
-                    f"{ratio * 1.0071:.3f} times as long: bank conflicts",
-                    (Reason(ReasonKind.BANK_CONFLICTS, 1.0, "1-way → 32-way"),),
-                    ratio,
-                )
-            )
+            of_case = (judgement.series.case, GPU.uuid, GPU.model, judgement.baseline_run, judgement.candidate_run)
+            sentence = f"{ratio * 1.0071:.3f} times as long: bank conflicts"
+            reasons = (Reason(ReasonKind.BANK_CONFLICTS, 1.0, "1-way → 32-way"),)
+            self.store.profiles.put_explanation(CaseExplanation(*of_case, sentence, reasons, ratio))
 
 
-NUMBER = re.compile(r"(?<![±\d.])(?<!threshold of )\d[\d.]*(?: %| [µmn]?s\b| times)")
-"""A change, a level or a factor; not the spread of a level, nor a threshold, which cases share."""
+NUMBER = re.compile(r"(?<![±\d.])(?<!threshold of )\d[\d.]*(?: %(?! interval)| [µmn]?s\b| times)")
+"""A change, a level or a factor; not the spread of a level, nor a threshold, which cases share, nor "95 % interval"."""
 
 
 def numbers(text):
@@ -222,9 +203,7 @@ class Sentences(HTMLParser):
 
 
 def drawn(renderable):
-    out = io.StringIO()
-    Console(file=out, width=1000, no_color=True, highlight=False, _environ={}).print(renderable)
-    return out.getvalue().splitlines()
+    return show(renderable, width=1000).splitlines()
 
 
 def of_json(value, about=""):
@@ -273,9 +252,7 @@ def sentences(store, night, run):
     for path, html in (*pages.part_of_series(site.series), *others):
         found = Sentences(html, has_sizes=path.startswith("benchmarks/")).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
-        if path.startswith(
-            "benchmarks/"
-        ):  # a bar of a variant stands below its size; other tables are tested elsewhere
+        if path.startswith("benchmarks/"):  # a bar of a variant stands below its size; other tables: elsewhere
             bars = (re.match(r" ?(\w+=\d+) (\w+) (.*)", sentence) for sentence in found)
             found = [f"{found[0].split()[0]}/{bar[2]}[{bar[1]}] {bar[3]}" for bar in bars if bar]
         if path == "benchmarks.html":
@@ -350,20 +327,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("worlds")
 
 
-EQUAL_MEAN = [
-    [
-        {
-            "factor": factor,
-            "spread": 0,
-            "edit": True,
-            "answer": Cause.KERNEL,
-            "explained": False,
-            "measured": True,
-        }
-        for factor in (1.2, 1.2 * 1.1, 1.2 / 1.1, 1.0)
-    ]
-    for _ in range(2)
-]
+QUIET = {"spread": 0, "edit": True, "answer": Cause.KERNEL, "explained": False, "measured": True}
+EQUAL_MEAN = [[{"factor": factor, **QUIET} for factor in (1.2, 1.2 * 1.1, 1.2 / 1.1, 1.0)] for _ in range(2)]
 """In the last night, the mean of the benchmark dot is the change of one of its cases."""
 
 
