@@ -12,7 +12,6 @@ from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -50,16 +49,6 @@ def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("template") / "template.db"
     Store.open(path).close()
     return str(path)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def migrated_once(request: pytest.FixtureRequest, migrated: Any) -> Iterator[None]:
-    """Make the tables of SQLite databases from those of the first migration, except where migrations are tested."""
-    if request.path.name in {"test_schema.py", "test_upgrades.py"}:
-        yield
-        return
-    with mock.patch("perfsvc.store.keeping.upgrades._migrate_in", migrated):
-        yield
 
 
 ON_BOTH = pytest.mark.usefixtures("on_both")
