@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build.nvcc import find_nvcc
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "measure-cpp-kernels.md"
@@ -75,27 +73,3 @@ def test_a_wrong_name_fails_its_case_alone_and_lists_the_kernels(measured):
         "scale.cu has no kernel named tiled::scal<float, 4>; it has template <typename T, int items> scale(T *y"
         in reason
     )
-
-
-def test_a_struct_of_another_size_is_an_error(measured):
-    perfsvc, _ = measured
-    suite = Path(shutil.copytree(perfsvc.folder / "mykernels", perfsvc.folder / "sizes"))
-    bench = suite / "smooth" / "bench.py"
-    bench.write_text(bench.read_text("utf-8").replace("(f32(0.25), f32(0.5), f32(0.25))", "(f32(0.25),) * 4"), "utf-8")
-    ended = perfsvc.cpu(*FEW, "--format", "json", "--select", "smooth/by_value", suite=suite, code=4)
-    (row,) = ended.json["results"]
-    assert "argument 2 of kernel smooth::by_value has 24 bytes, and the launch gives it a struct of 32" in row["reason"]
-
-
-@pytest.mark.skipif(find_nvcc() is None or shutil.which("g++") is None, reason="needs nvcc and g++")
-def test_the_check_shows_the_names_of_the_author(measured):
-    perfsvc, _ = measured
-    ended = perfsvc("check", "--suite", "mykernels", "--arch", "sm_90", "--format", "json", code=0)
-    kernels = {(row["case"].partition("[")[0], row["kernel"]) for row in ended.json["verdicts"]}
-    assert {
-        ("scale/tiled-ITEMS4", "tiled::scale<float, 4>"),
-        ("smooth/by_value", "smooth::by_value"),
-        ("linked/apply", "apply"),
-        ("chain/programmatic", "chain::add_one"),
-        ("pairs/cluster", "pairs::sum"),
-    } <= kernels

@@ -35,8 +35,10 @@ def findings(perfsvc):
 
 def test_a_run_is_excluded_shown_struck_through_and_included_again(measured):
     assert findings(measured) == [(1, "open")]
-    out = measured("runs", "exclude", "3", "--reason", WHY, code=0).out
-    assert out.splitlines() == ["run 3 is excluded from judging", "finding 1 is resolved"]
+    unknown = measured("runs", "exclude", "nightly", "--reason", WHY, code=2)
+    assert "'nightly' is no run, label or git revision" in unknown.err
+    out = measured("runs", "exclude", "latest", "--reason", WHY, code=0).out
+    assert out.splitlines() == ["run 3 (latest) is excluded from judging", "finding 1 is resolved"]
     assert findings(measured) == [(1, "resolved")]
     listed = measured("runs", code=0).out
     assert "finished, excluded" in listed
@@ -53,15 +55,6 @@ def test_a_run_is_excluded_shown_struck_through_and_included_again(measured):
     acts = measured("runs", "history", "--format", "json", code=0).json
     assert [(act["run"], act["reason"], bool(act["included_at"])) for act in acts] == [(3, WHY, True)]
     assert "included run 3" in measured("runs", "history", code=0).out
-
-
-def test_a_run_to_exclude_is_named_as_in_other_commands(measured):
-    out = measured("runs", "exclude", "latest", "--reason", WHY, code=0).out
-    assert out.splitlines() == ["run 3 (latest) is excluded from judging", "finding 1 is resolved"]
-    out = measured("runs", "exclude", "latest~1", CASE, "--reason", WHY, code=0).out
-    assert out.startswith("1 case of run 1 (latest~1) is excluded from judging")
-    unknown = measured("runs", "exclude", "nightly", "--reason", WHY, code=2)
-    assert "'nightly' is no run, label or git revision" in unknown.err
 
 
 def test_an_excluded_run_is_compared_with_nothing(measured):
@@ -118,12 +111,12 @@ def test_a_run_is_deleted_and_the_record_stays(measured):
     assert "deleted run 3" in measured("runs", "history", code=0).out
 
 
-@pytest.mark.parametrize("answer", ["n\n", ""])
-def test_deleting_asks_first(measured, monkeypatch, answer):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
-    ended = measured("runs", "delete", "2", code=2)
-    assert "delete run 2 of " in ended.err
-    assert "run 2 is not deleted\n  cure: answer y, or give --yes" in ended.err
-    assert len(measured("runs", "--format", "json", code=0).json) == 3
+def test_deleting_asks_first(measured, monkeypatch):
+    for answer in ("n\n", ""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        ended = measured("runs", "delete", "2", code=2)
+        assert "delete run 2 of " in ended.err
+        assert "run 2 is not deleted\n  cure: answer y, or give --yes" in ended.err
+        assert len(measured("runs", "--format", "json", code=0).json) == 3
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     measured("runs", "delete", "2", code=0)

@@ -18,11 +18,15 @@ def reports(ncu_report):
     return ncu_report("transpose-padded"), ncu_report("transpose-tiled")
 
 
-def test_a_transpose_without_padding_is_slower_for_its_bank_conflicts(explain, reports):
-    done = explain(*reports)
+def test_a_transpose_without_padding_is_slower_for_its_bank_conflicts(explain, reports, tmp_path):
+    done = explain(*reports, "--output", "why.html")
     assert done.err == ""
     assert "2.0 × slower: shared-memory bank conflicts (loads 1-way → 32-way) can account for all of it." in done.out
     assert "shared_bank_conflicts" in done.out
+    page = (tmp_path / "why.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert done.out.splitlines()[4] in page
+    assert "LDS R11, [R14]" in page
 
 
 def test_with_padding_it_is_faster_for_the_same_reason(explain, reports):
@@ -33,35 +37,21 @@ def test_with_padding_it_is_faster_for_the_same_reason(explain, reports):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ending", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])
-def test_the_suffix_of_the_file_decides_how_a_roofline_is_drawn(explain, reports, tmp_path, ending, head):
-    explain(*reports, "--output", f"roofline.{ending}")
-    assert (tmp_path / f"roofline.{ending}").read_bytes().startswith(head)
+def test_the_suffix_of_the_file_decides_how_a_roofline_is_drawn(explain, reports, tmp_path):
+    for ending, head in {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}.items():
+        explain(*reports, "--output", f"roofline.{ending}")
+        assert (tmp_path / f"roofline.{ending}").read_bytes().startswith(head)
 
 
-def test_a_page_shows_the_sentence_and_the_instructions_of_two_reports(explain, reports, tmp_path):
-    done = explain(*reports, "--output", "why.html")
-    page = (tmp_path / "why.html").read_text()
-    assert page.startswith("<!doctype html>")
-    assert done.out.splitlines()[4] in page
-    assert "LDS R11, [R14]" in page
-
-
-def test_another_kind_of_picture_is_refused_before_anything_is_read(explain):
+def test_another_kernel_an_invalid_report_and_another_kind_of_picture_are_refused(explain, reports, tmp_path):
     done = explain("none.ncu-rep", "none.ncu-rep", "--output", "roofline.gif", code=2)
     assert "write to a file such as why.html, or roofline.svg" in done.err
-
-
-def test_an_invalid_report_is_refused_with_a_cure(explain, reports, tmp_path):
     broken = tmp_path / "broken.ncu-rep"
     broken.write_bytes(reports[1].read_bytes()[:1000])
-    done = explain(reports[0], broken, code=2)
+    done = explain(broken, reports[0], code=2)
     assert done.out == ""
     assert "is not a whole report" in done.err
     assert "cure: profile the launch again" in done.err
-
-
-def test_a_report_of_another_kernel_is_refused(explain, reports):
     done = explain(*reports, "--kernel", "transpose_pad", code=2)
     assert "is a report of the kernel transpose_tiled, not of transpose_pad" in done.err
 

@@ -68,10 +68,13 @@ def test_a_finding_resolves_itself_when_the_board_recovers(slow):
     assert "back in run 3" in slow("findings", "--all", code=0).out
 
 
-def test_a_finding_that_is_not_there_is_said_with_its_cure(slow):
+def test_a_finding_that_is_not_there_and_a_day_that_is_none_or_over_are_refused(slow):
     ended = slow("findings", "accept", "7", "--reason", "so be it", code=2)
     assert "there is no finding 7" in ended.err
     assert "perfsvc findings --all" in ended.err
+    for until in ("2020-01-01", "tomorrow", "2w3", "0"):
+        assert "--until" in slow("findings", "ignore", "1", "--until", until, code=2).err
+    assert [one["state"] for one in slow("findings", "--format", "json").json] == ["open"]
 
 
 def test_a_database_without_findings_says_so(usual):
@@ -102,12 +105,6 @@ def test_some_cases_are_ignored_for_a_while(slow):
     assert states == {1: ("open", 5), 2: ("ignored", 1)}
     assert slow("findings", "reopen", "2", code=0).out.strip() == "finding 2 is open again"
     assert slow("findings", "resolve", "2", "--comment", "never mind", code=0).out.startswith("finding 2 is resolved")
-
-
-@pytest.mark.parametrize("until", ["2020-01-01", "tomorrow", "2w3", "0"])
-def test_a_day_that_is_none_or_over_is_refused(slow, until):
-    assert "--until" in slow("findings", "ignore", "1", "--until", until, code=2).err
-    assert [one["state"] for one in slow("findings", "--format", "json").json] == ["open"]
 
 
 def test_what_is_ignored_ends_no_run_with_an_alarm(usual):

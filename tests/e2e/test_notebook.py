@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "analyse-results.ipynb"
-LARGEST_BYTES = 60_000
 EXECUTE = """
 import sys
 import nbclient, nbformat
@@ -40,16 +39,10 @@ def measure_twice(perfsvc):
     perfsvc.fake("--confirm", suite=suite)
 
 
-def test_the_notebook_is_small_and_each_cell_but_the_last_has_an_output():
-    assert NOTEBOOK.stat().st_size < LARGEST_BYTES
-    *shown, last = [output for _, output in cells(NOTEBOOK)]
-    assert all(shown)
-    assert not last
-
-
 @pytest.mark.slow
 def test_every_cell_runs_and_shows_the_slower_case(perfsvc):
     pytest.importorskip("nbclient")
+    assert NOTEBOOK.stat().st_size < 60_000
     measure_twice(perfsvc)
     executed = perfsvc.folder / "executed.ipynb"
     environment = {name: value for name, value in perfsvc.environment.items() if name != "PERFSVC_DB"} | {

@@ -74,7 +74,9 @@ def do(folder: Path, page: str) -> None:
         "GIT_CONFIG_KEY_1": "user.email",
         "GIT_CONFIG_VALUE_1": "ann@example.com",
     }
-    for command, code, shown in commands(page):
+    typed = commands(page)
+    assert len(typed) > 6
+    for command, code, shown in typed:
         ended = subprocess.run(
             ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
@@ -102,23 +104,3 @@ def test_every_command_of_the_page_about_messages_does_what_the_page_shows(tmp_p
     write(tmp_path, page)
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     do(tmp_path, page)
-
-
-def test_the_page_about_messages_shows_commands_and_files():
-    assert [name for name, _ in files(MESSAGES)] == ["webhook.py", "perfsvc.toml"]
-    typed = [command for command, _, _ in commands(MESSAGES)]
-    assert sum(command.endswith("perfsvc nightly") for command in typed) == 3
-    assert sum(command.startswith("cat message") for command in typed) == 2
-
-
-def test_the_page_shows_commands_and_files():
-    assert [name for name, _ in files()] == ["kernels/saxpy/saxpy.cu", "kernels/saxpy/bench.py"]
-    assert [command.split()[1] for command, _, _ in commands() if command.startswith("perfsvc")] == [
-        "run",
-        "run",
-        "findings",
-        "bisect",
-        "explain",
-        "run",
-        "findings",
-    ]

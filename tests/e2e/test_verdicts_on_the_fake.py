@@ -3,6 +3,7 @@
 import pytest
 
 MICROSECOND = 1e-6
+ALPHA = ("--select", "scale/alpha", "--replicas", "2")
 CASES = [f"scale/{variant}[n=100]" for variant in ("alpha", "beta", "gamma")]
 
 
@@ -99,22 +100,22 @@ def test_noise_of_unchanged_code_is_not_inconclusive(perfsvc, suite):
 
 def test_a_regression_stays_one_on_the_next_night(perfsvc, suite):
     perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake(suite=suite, code=0)
+    perfsvc.fake(*ALPHA, suite=suite, code=0)
     perfsvc.rebuild(suite)
-    perfsvc.play({"*": {"seconds": 1e-4}, "scale/alpha": {"seconds": 1.2e-4}})
-    perfsvc.fake(suite=suite, code=1)
-    perfsvc.fake(suite=suite, code=1)
+    perfsvc.play({"*": {"seconds": 1.2e-4}})
+    perfsvc.fake(*ALPHA, suite=suite, code=1)
+    perfsvc.fake(*ALPHA, suite=suite, code=1)
     perfsvc("baseline", "set", "latest", code=0)
-    perfsvc.fake(suite=suite, code=0)
+    perfsvc.fake(*ALPHA, suite=suite, code=0)
     perfsvc("baseline", "clear", code=0)
-    perfsvc.fake(suite=suite, code=1)
+    perfsvc.fake(*ALPHA, suite=suite, code=1)
 
 
 def test_a_slow_drift_is_compared_with_the_level_it_started_from(perfsvc, suite):
     codes = []
     for step in range(3):
         perfsvc.play({"*": {"seconds": 1e-4 * 1.008**step}})
-        codes.append(perfsvc.fake("--select", "scale/alpha", suite=suite).code)
+        codes.append(perfsvc.fake(*ALPHA, suite=suite).code)
         perfsvc.rebuild(suite)
     assert codes == [0, 0, 1]
 
@@ -130,10 +131,10 @@ def test_new_missing_and_broken_cases_each_get_a_row(perfsvc):
 
 def test_the_threshold_decides_what_is_relevant(perfsvc, suite):
     perfsvc.play({"*": {"seconds": 1e-4}})
-    perfsvc.fake(suite=suite, code=0)
+    perfsvc.fake(*ALPHA, suite=suite, code=0)
     perfsvc.rebuild(suite)
     perfsvc.play({"*": {"seconds": 1.05e-4}})
-    perfsvc.fake("--threshold", "10%", suite=suite, code=0)
+    perfsvc.fake(*ALPHA, "--threshold", "10%", suite=suite, code=0)
     perfsvc("compare", "1", "2", "--threshold", "0.1", code=0)
     perfsvc("compare", "1", "2", code=1)
 
