@@ -84,22 +84,17 @@ def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, database):
     assert "newer perfsvc" in perfsvc("db", "check", code=5).out
 
 
-def test_a_good_database_is_said_to_be_good(perfsvc, database):
-    head = upgrades.head()
+def test_a_database_is_made_by_an_upgrade_and_not_by_a_check_and_is_said_to_be_good(perfsvc):
+    database, head = perfsvc.database, upgrades.head()
+    assert "there is no database" in perfsvc("db", "check", code=5).err
+    assert not database.exists()
+    assert "is upgraded from nothing to" in perfsvc("db", "upgrade", code=0).out
     assert perfsvc("db", "check", code=0).out == (
         f"{database}: schema {head}, this perfsvc writes {head}\n  every row was read, and nothing is wrong\n"
     )
     state = perfsvc("db", "check", "--format", "json", code=0).json
     assert state == {"url": str(database), "revision": head, "head": head, "problems": [], "removed": {}}
     assert perfsvc("db", "upgrade", code=0).out == f"{database} is up to date ({head})\n"
-
-
-def test_a_database_that_is_not_there_is_made_by_an_upgrade_and_not_by_a_check(perfsvc):
-    ended = perfsvc("db", "check", code=5)
-    assert "there is no database" in ended.err
-    assert not perfsvc.database.exists()
-    assert "is upgraded from nothing to" in perfsvc("db", "upgrade", code=0).out
-    perfsvc("db", "check", code=0)
 
 
 def test_a_file_that_is_no_database_is_left_alone(perfsvc):
@@ -165,20 +160,14 @@ def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
     assert not perfsvc.database.exists()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [("report", "{0}"), ("report", "latest~{0}"), ("findings", "show", "{0}")],
-)
-def test_a_number_that_no_database_holds_is_refused(perfsvc, database, command):
-    ended = perfsvc(*(word.format(10**20) for word in command), code=2)
-    assert ended.err == ("error: a number is too large for the database\n  cure: give one of at most 9 digits\n")
-
-
-@pytest.mark.parametrize("command", [("runs",), ("show", "scale"), ("dashboard", "build")])
-def test_a_last_that_no_database_holds_is_refused_by_its_name(perfsvc, command):
-    ended = perfsvc(*command, "--last", str(10**30), code=2)
-    assert "'--last'" in ended.err
-    assert "999999999" in ended.err
+def test_a_number_that_no_database_holds_is_refused(perfsvc, database):
+    for command in (("report", "{0}"), ("report", "latest~{0}"), ("findings", "show", "{0}")):
+        ended = perfsvc(*(word.format(10**20) for word in command), code=2)
+        assert ended.err == ("error: a number is too large for the database\n  cure: give one of at most 9 digits\n")
+    for command in (("runs",), ("show", "scale"), ("dashboard", "build")):
+        ended = perfsvc(*command, "--last", str(10**30), code=2)
+        assert "'--last'" in ended.err
+        assert "999999999" in ended.err
 
 
 def _truncated(file):

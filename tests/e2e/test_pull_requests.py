@@ -134,22 +134,6 @@ def test_a_fork_is_judged_by_the_log_and_a_second_workflow_writes(pull):
     assert [comment["issue"] for comment in pull.github.comments] == [PULL]
 
 
-def test_a_check_finds_the_kernel_that_spills(pull):
-    source = pull.history.source.read_text()
-    spilling = source.replace("if (i < n)", "float volatile kept[64];\n    kept[i % 64] = n;\n    if (i < n)")
-    assert spilling != source
-    pull.history.git("checkout", "-q", "feature")
-    pull.history.source.write_text(spilling)
-    head = pull.push("kept")
-    job = pull.job("check", arguments="--arch=sm_90\n--points=smoke")
-    assert job.code == 1, job.printed
-    (run,) = pull.github.check_runs
-    assert (run["name"], run["head_sha"], run["conclusion"]) == ("perfsvc check", head, "failure")
-    failures = [found for found in run["output"]["annotations"] if found["annotation_level"] == "failure"]
-    assert {(found["path"], found["start_line"]) for found in failures} == {KERNEL}
-    assert "stack 0 → " in failures[0]["message"]
-
-
 def test_a_command_that_cannot_judge_fails_the_job_and_shows_nothing(pull):
     pull.push("as before", "c", USUAL)
     job = pull.job(base="no-such-revision")

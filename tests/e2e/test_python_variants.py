@@ -1,7 +1,5 @@
 """Nights of Python variants on the CPU device: what got slower is measured again in A/B pairs, found and reported."""
 
-import shutil
-
 import pytest
 
 pytestmark = pytest.mark.slow  # whole nights
@@ -180,76 +178,3 @@ def test_a_module_of_the_author_is_code_and_is_measured_as_it_was(installed):
     ((cause, reason, same_code),) = installed.confirmations()
     assert (cause, same_code) == ("kernel", 0), reason
     assert installed.perfsvc.rows("select count(*) from binary_files where role = 'python'") >= [(2,)]
-
-
-LATENCY = """pass
-    lowest = 1.0
-    for _ in range(9):
-        started = time.process_time()  # what other processes take does not count
-        for _ in range(2 * 50):
-            np.multiply(arrays["x"], 2, out=arrays["y"])
-        lowest = min(lowest, time.process_time() - started)
-    return {"latency_s": lowest}"""
-
-
-def test_a_variant_that_measures_itself_is_measured_again(nights):
-    nights.write(imports="import time", body=LATENCY, kind='kind="host",')
-    assert nights(0) == []
-    nights.change("2 * 50", "20 * 50")
-    (message,) = nights(1)
-    assert "latency_s" in message["message"]
-    assert [cause for cause, *_ in nights.confirmations()] == ["kernel"]
-
-
-def test_a_package_that_changed_as_the_gpu_got_slower_is_not_blamed(installed):
-    installed.write(imports="import twofold", body='twofold.work(arrays["x"], arrays["y"])', repeat=1)
-    installed.install("3.4.0", repeat=1)
-    bench = installed.perfsvc.own("scale") / "scale" / "bench.py"
-    bench.write_text(bench.read_text().replace("variants=[", "variants=[*(variant(f'v{i}') for i in range(5)),"))
-    shutil.copytree(bench.parent, installed.bench.parents[1] / "scale")
-    settings = SETTINGS.replace('"cpu"', f'"fake:{installed.perfsvc.script.name}"')
-    (installed.perfsvc.folder / "perfsvc.toml").write_text(settings)
-    installed.perfsvc.play({"*": {"seconds": 1e-4}})
-    assert installed(0) == []
-    installed.install("3.5.0", repeat=1)
-    installed.perfsvc.play({"*": {"seconds": 1.05e-4}})
-    (message,) = installed(None)
-    assert "environment" in message["message"]
-    ((cause, reason, _),) = installed.confirmations()
-    assert cause == "unconfirmed"
-    assert "so it may be twofold 3.4.0 → 3.5.0, or what moved other cases of the GPU" in reason
-    assert [cause for cause, *_ in installed.findings()] == ["environment"]
-
-
-LAUNCHED = '''"""Twice a vector, which every block computes as a whole."""
-
-from perfsvc.suite import Benchmark, Tolerance, Variant, output
-
-N = 20_000
-
-benchmark = Benchmark(
-    inputs=lambda rng: {"x": rng.random(N, dtype="float32")},
-    outputs={"y": output("float32", N)},
-    reference=lambda x: 2 * x,
-    tolerance=Tolerance(max=1e-6, mean=1e-6),
-    variants=[Variant("double", source="twice.cu", entry="twice", grid=4, block=32, args=("y", "x"))],
-)
-'''
-KERNEL = """
-extern "C" __global__ void twice(float *y, const float *x) {
-    for (int i = threadIdx.x; i < 20000; i += blockDim.x) y[i] = 2 * x[i];
-}
-"""
-
-
-def test_a_kernel_that_is_launched_with_another_grid_is_no_other_kernel(nights):
-    nights.bench.write_text(LAUNCHED)
-    nights.bench.with_name("twice.cu").write_text(KERNEL)
-    assert nights(0) == []
-    nights.change("grid=4", "grid=40")
-    (message,) = nights(1)
-    assert "launch" in message["message"]
-    ((cause, reason, same_code),) = nights.confirmations()
-    assert (cause, same_code) == ("launch", 0)
-    assert "only the options of its launches differ: grid 4 → 40" in reason
-    assert [cause for cause, *_ in nights.findings()] == ["launch"]

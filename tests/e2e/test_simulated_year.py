@@ -76,19 +76,10 @@ def test_the_findings_are_those_that_were_planted(simulated, year):
     assert [str(one) for one in simulated.found.claims_of(year.told, year.of_nothing) if not one.holds] == []
 
 
-def test_an_improvement_is_taken_by_its_verdict(year):
-    (improvement,) = [one for one in year.told if one.planted.improves]
-    assert not improvement.missing
-
-
-def test_the_page_that_is_built_once_has_all_of_it(year):
-    assert year.built.missing == ()
-    assert (year.built.findings, year.built.series) == (4, 20)
-
-
-def test_suspects_are_measured_again_on_their_first_night_alone(year):
+def test_suspects_are_measured_again_on_their_first_night_alone_and_the_page_has_all_of_it(year):
     """What a step slowed, and under a new driver what is another binary than its baseline's; not while it stands."""
     assert {one.night: one.suspects for one in year.lived if one.suspects} == {5: 2, 12: 3 + 2, 22: 3}
+    assert (year.built.missing, year.built.findings, year.built.series) == ((), 4, 20)
 
 
 def test_every_part_of_the_nights_makes_the_database_grow_by_about_the_same(simulated, year):

@@ -24,12 +24,7 @@ def watched(workplace, *arguments):
     screen, terminal = pty.openpty()
     command = [sys.executable, "-m", "perfsvc", *map(str, arguments)]
     with subprocess.Popen(
-        command,
-        cwd=workplace.folder,
-        env=workplace.environment,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
+        command, cwd=workplace.folder, env=workplace.environment, stdin=terminal, stdout=terminal, stderr=terminal
     ) as process:
         os.close(terminal)
         shown = b""
