@@ -4,14 +4,12 @@ import os
 import signal
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import workers
+from tests.e2e.processes import alive, wait_for, workers
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FIRST_QUICK = [SIGNALS[0], *(pytest.param(number, marks=pytest.mark.slow) for number in SIGNALS[1:])]
+SIGNALS = (signal.SIGINT, signal.SIGHUP)
 CODES = {number: 128 + number for number in SIGNALS}
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) echo "slow 1.0"; exit;; esac
@@ -19,20 +17,6 @@ sleep 600 &
 echo $! > {pid}
 wait
 """
-
-
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.02)
-
-
-def alive(pid):
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 @contextmanager
@@ -46,7 +30,7 @@ def started(perfsvc, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", FIRST_QUICK)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
@@ -67,7 +51,7 @@ def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", FIRST_QUICK)
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_stopped_while_it_compiles_ends_its_compilers(perfsvc, number):
     pid = perfsvc.folder / "pid"
     compiler = perfsvc.folder / "c++"
