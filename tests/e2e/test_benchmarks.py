@@ -1,4 +1,4 @@
-"""The scripts of tests/benchmarks on the fake device; tests/data/nvbench_stand_in replaces NVBench."""
+"""The scripts of tests/benchmarks on the fake device."""
 
 import json
 import os
