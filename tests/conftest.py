@@ -49,13 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector all that lives until the end, such as the tests themselves.
-
-    What the product freezes stays frozen too: else each collection would visit all of it, and measuring collects for
-    each case.
-    """
+    """Spare the garbage collector all that lives until the end, such as the tests themselves."""
     gc.freeze()
-    gc.unfreeze = lambda: None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,7 @@
 """Workers whose behaviour a test scripts: they exchange messages with the pool and have no device."""
 
 import contextlib
+import gc
 import json
 import shutil
 import sys
@@ -100,6 +101,12 @@ def worker(pool):
 
 sys.exit(fork_server.main(*map(int, sys.argv[-3:-1]), lambda: worker))
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_collect():
+    """Spare the garbage collector what there is by now: measuring collects garbage for each case."""
+    gc.freeze()
 
 
 NO_WAIT = Sampling(recovery_s=0)
