@@ -171,7 +171,8 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-UID = re.compile(r"\b[0-9a-f]{32}\b")
+MASKED = re.compile(r"\b[0-9a-f]{32,64}\b")
+"""Uids, and digests of what may differ between machines."""
 
 # --- databases -------------------------------------------------------------------------------------------------------
 
@@ -209,7 +210,9 @@ class Database:
         for table in self.tables:
             cursor = self._connection.execute(f"SELECT * FROM {table}")  # noqa: S608
             columns = [column[0] for column in cursor.description]
-            rows = sorted((self._row(table, columns, row) for row in cursor), key=lambda row: UID.sub("", row))
+            rows = sorted(
+                (self._row(table, columns, row) for row in cursor), key=lambda row: (MASKED.sub("", row), row)
+            )
             parts.append("\n".join([f"{table} ({', '.join(columns)}): {len(rows)} rows", *rows]))
         return "\n\n".join(parts)
 
