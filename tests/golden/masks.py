@@ -15,7 +15,7 @@ _LONG = re.compile(r"(?<![\w.])-?\d+\.\d+(?:e[-+]?\d+)?(?![\w.])")
 _ENVIRONMENT = re.compile(
     r'"(?:package|host|software)\.[\w.-]+": ?"[^"]*"(?:,\s*"(?:package|host|software)\.[\w.-]+": ?"[^"]*")*'
 )
-_PACKAGES = re.compile(r'\{"alembic": ?"[^}]*\}')
+_PACKAGES = re.compile(r'\{\s*"alembic": ?"[^}]*\}')
 _ROWS = re.compile(r"(?:^(?:package|host|software)\.[\w.-]+ \| .*\n)+", re.MULTILINE)
 _HOST = re.compile(r'("(?:cpu|perfsvc_version|process_start|semanticVersion)": ?)"[^"]*"')
 _SPENT = re.compile(r'("(?:wall_s|check_s|sampling_s|pid)": ?)[\d.e-]+')
