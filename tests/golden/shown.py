@@ -205,7 +205,7 @@ class Database:
         self._named: dict[tuple[str, str, Any], str] = {}
 
     def text(self) -> str:
-        """Return all rows, table by table, sorted by their texts."""
+        """Return all rows, table by table, sorted by their texts; close the database."""
         parts = []
         for table in self.tables:
             cursor = self._connection.execute(f"SELECT * FROM {table}")  # noqa: S608
@@ -214,6 +214,7 @@ class Database:
                 (self._row(table, columns, row) for row in cursor), key=lambda row: (MASKED.sub("", row), row)
             )
             parts.append("\n".join([f"{table} ({', '.join(columns)}): {len(rows)} rows", *rows]))
+        self._connection.close()
         return "\n\n".join(parts)
 
     def _row(self, table: str, columns: list[str], row: tuple[Any, ...]) -> str:
