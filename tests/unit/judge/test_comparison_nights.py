@@ -161,10 +161,11 @@ def test_a_wild_first_night_hides_no_change_from_the_fifth_night_on():
 # --- how often it is wrong -------------------------------------------------------------------------------------------
 
 
-def test_alike_nights_are_seldom_called_changed_and_nights_that_differ_the_less_often_the_more_there_are():
+@pytest.mark.parametrize(("times", "limit"), [(50, 0.04), pytest.param(1000, 0.02, marks=pytest.mark.slow)])
+def test_alike_nights_are_seldom_called_changed_and_nights_that_differ_the_less_often_the_more_there_are(times, limit):
     """With a threshold of 0, every significant difference is a false change. Small versions of docs/measured."""
 
-    def false(nights: int, times: int, between: float = 0.0) -> float:
+    def false(nights: int, between: float = 0.0) -> float:
         generator = np.random.default_rng(8)
         pairs = [
             (draw(generator, nights, between=between), draw(generator, 1, between=between)[0]) for _ in range(times)
@@ -172,9 +173,9 @@ def test_alike_nights_are_seldom_called_changed_and_nights_that_differ_the_less_
         verdicts = [judged(before, after, 0.0).verdict for before, after in pairs]
         return sum(verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT} for verdict in verdicts) / times
 
-    assert max(false(nights, 50) for nights in (1, 2, 3, 5, 10, 30)) <= 0.04
-    assert false(1, 50, 0.005) > 0.15  # a single night cannot show that nights differ
-    assert false(10, 50, 0.005) < 0.08
+    assert max(map(false, (1, 2, 3, 5, 10, 30))) <= limit
+    assert false(1, 0.005) > 0.15  # a single night cannot show that nights differ
+    assert false(10, 0.005) < 0.08
 
 
 # --- what would settle it --------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from perfsvc.model import Verdict
 Times = NDArray[np.float64]
 Side = list[Times]
 
-DRAWS = 80
 TICK_S = 32e-9
 CHANGES = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
 KERNELS = ["vec_add", "dot", "tr_naive", "tr_pad", "matmul", "vec_add_mid"]
@@ -30,38 +29,39 @@ def processes() -> dict[str, Times]:
         return {key: stored[key] * TICK_S for key in stored.files}
 
 
-def pairs(before: Times, after: Times, replicas: int) -> Iterator[tuple[Side, Side]]:
+def pairs(before: Times, after: Times, replicas: int, draws: int) -> Iterator[tuple[Side, Side]]:
     """Yield sides of different processes; sides of the same work share no process."""
     generator = np.random.default_rng(1)
-    for _ in range(DRAWS):
+    for _ in range(draws):
         order = generator.permutation(len(before))
         other = order[replicas:] if before is after else generator.permutation(len(after))
         yield list(before[order[:replicas]]), list(after[other[:replicas]])
 
 
-def share(before: Times, after: Times, replicas: int, threshold: float, verdicts: set[Verdict]) -> float:
-    """Return how often processes are called one of some verdicts."""
-    called = [compare(*sides, threshold=threshold).verdict for sides in pairs(before, after, replicas)]
-    return sum(verdict in verdicts for verdict in called) / DRAWS
+@pytest.mark.parametrize(("draws", "slack"), [(80, 0.02), pytest.param(400, 0.0, marks=pytest.mark.slow)])
+def test_the_same_work_is_rarely_called_changed_and_more_work_is_found(processes, draws, slack):
+    def share(before: Times, after: Times, replicas: int, threshold: float, verdicts: set[Verdict]) -> float:
+        called = [compare(*sides, threshold=threshold).verdict for sides in pairs(before, after, replicas, draws)]
+        return sum(verdict in verdicts for verdict in called) / draws
 
-
-def test_the_same_work_is_rarely_called_changed_and_more_work_is_found(processes):
     for kernel in KERNELS:
         same = processes[f"{kernel} 0"]
-        for replicas, threshold in ((3, 0.01), (5, 0.01), (5, 0.005)):
-            assert share(same, same, replicas, threshold, CHANGES) <= 0.03, (kernel, replicas, threshold)
-    for work, replicas, threshold, least in (("0.02", 3, 0.01, 0.9), ("0.02", 5, 0.01, 0.97), ("0.01", 5, 0.005, 0.8)):
+        for replicas in (3, 5):
+            assert share(same, same, replicas, 0.01, CHANGES) <= 0.015 + slack, (kernel, replicas)
+        if kernel in {"vec_add", "dot", "tr_naive"}:
+            assert share(same, same, 5, 0.005, CHANGES) <= 0.003 + slack, kernel
+    for work, replicas, threshold, least in (("0.02", 3, 0.01, 0.9), ("0.02", 5, 0.01, 0.99), ("0.01", 5, 0.005, 0.85)):
         for kernel in ("vec_add", "dot"):
             before, after = processes[f"{kernel} 0"], processes[f"{kernel} {work}"]
             many = share(before, after, replicas, threshold, {Verdict.REGRESSION})
             few = share(before[:, :10], after[:, :10], replicas, threshold, {Verdict.REGRESSION})
-            assert many >= max(least, few - 0.05), (kernel, work, replicas)
+            assert many >= max(least - 2 * slack, few - 0.03 - slack), (kernel, work, replicas)
 
 
 def test_one_disturbed_replica_decides_nothing(processes):
     times = processes["dot 0"]
     for replicas, slow in itertools.product((1, 2, 3, 5, 10), (0, 1)):
-        for _, sides in zip(range(10), pairs(times, times, replicas), strict=False):
+        for sides in pairs(times, times, replicas, 10):
             sides[slow][0] = 5 * sides[slow][0]
             assert compare(*sides, threshold=0.005).verdict is Verdict.INCONCLUSIVE, (replicas, slow)
     for few in (1, 2, 3):

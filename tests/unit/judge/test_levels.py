@@ -24,6 +24,12 @@ def test_the_ranks_are_those_of_the_sign_test_tables_and_too_few_samples_give_th
     assert estimate([1.0, 9.0], confidence=0.99).high_s == 9.0
 
 
+def test_the_interval_covers_the_true_median_as_often_as_its_confidence() -> None:
+    draws = np.random.default_rng(20).lognormal(sigma=1.0, size=(2000, 41))
+    covered = np.mean([level.low_s <= 1.0 <= level.high_s for level in map(estimate, draws)])
+    assert 0.95 - 0.015 < covered < 0.985
+
+
 @given(times, st.floats(0.5, 0.999))
 def test_the_order_does_not_matter_and_the_median_is_inside(samples: list[float], confidence: float) -> None:
     level = estimate(samples, confidence)

@@ -8,7 +8,8 @@ from perfsvc.judge import estimate, noise_of
 from perfsvc.model import Noise
 
 H200 = Path(__file__).parents[2] / "data" / "noise" / "h200.json"
-SEEDS = 80
+SIZES = pytest.mark.parametrize(("seeds", "slack"), [(80, 2), pytest.param(400, 1, marks=pytest.mark.slow)])
+"""How many seeds, and by how much few of them widen a limit."""
 
 
 def replicas_of(seed: int, *, within: float, between: float, replicas: int, samples: int) -> list[np.ndarray]:
@@ -18,15 +19,18 @@ def replicas_of(seed: int, *, within: float, between: float, replicas: int, samp
     return [median * (1 + within * rng.standard_normal(samples)) for median in medians]
 
 
-def test_both_levels_are_estimated_without_bias():
+@SIZES
+def test_both_levels_are_estimated_without_bias(seeds, slack):
     for replicas in (3, 10):
         for within, between in [(0.02, 0.01), (0.005, 0.005), (0.001, 0.02)]:
             noises = [
                 noise_of(replicas_of(seed, within=within, between=between, replicas=replicas, samples=100))
-                for seed in range(SEEDS)
+                for seed in range(seeds)
             ]
-            assert np.mean([noise.within for noise in noises]) == pytest.approx(within, rel=0.05), replicas
-            assert np.sqrt(np.mean([noise.between**2 for noise in noises])) == pytest.approx(between, rel=0.2), replicas
+            within_found = np.mean([noise.within for noise in noises])
+            between_found = np.sqrt(np.mean([noise.between**2 for noise in noises]))
+            assert within_found == pytest.approx(within, rel=0.03 * slack), replicas
+            assert between_found == pytest.approx(between, rel=0.1 * slack), replicas
 
 
 def test_neither_a_few_disturbed_launches_nor_another_unit_change_a_level() -> None:
@@ -41,7 +45,7 @@ def test_neither_a_few_disturbed_launches_nor_another_unit_change_a_level() -> N
 def test_equal_times_and_too_few_samples_or_replicas_have_no_noise() -> None:
     assert noise_of([[1e-5] * 10] * 3) == Noise(0.0, 0.0)
     between = [
-        noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(SEEDS)
+        noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(80)
     ]
     assert np.mean(between) < 0.4 * 1.2533 * 0.02 / 10  # the error of a median
     assert np.median(between) == 0.0
@@ -81,11 +85,12 @@ def test_the_error_of_a_median_comes_from_the_interval_of_its_estimate():
         assert noise_of(replicas).between == pytest.approx(np.sqrt(max(between, 0))), samples
 
 
-def test_the_noise_of_places_is_estimated_without_bias():
+@SIZES
+def test_the_noise_of_places_is_estimated_without_bias(seeds, slack):
     for places in [2, 8]:
         for noise in [0.002, 0.02]:
             estimated = []
-            for seed in range(SEEDS):
+            for seed in range(seeds):
                 rng = np.random.default_rng(seed)
                 replicas, medians = [], []
                 for _ in range(3):
@@ -97,7 +102,7 @@ def test_the_noise_of_places_is_estimated_without_bias():
                     level = np.mean(medians[-1])
                     replicas.append(np.concatenate([times * level / np.median(times) for times in at_places]))
                 estimated.append(noise_of(replicas, medians).places)
-            assert np.sqrt(np.mean(np.square(estimated))) == pytest.approx(noise, rel=0.2), (places, noise)
+            assert np.sqrt(np.mean(np.square(estimated))) == pytest.approx(noise, rel=0.1 * slack), (places, noise)
 
 
 def test_the_lowest_and_the_highest_place_are_means_over_the_replicas() -> None:

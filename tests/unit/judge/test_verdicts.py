@@ -192,17 +192,18 @@ def test_the_spread_of_a_models_gpus_is_no_regression_of_a_new_one() -> None:
     assert worse.verdict is Verdict.REGRESSION
 
 
-def test_new_gpus_with_an_equal_spread_are_rarely_called_changed() -> None:
+@pytest.mark.parametrize(("draws", "limit"), [(100, 4), pytest.param(600, 12, marks=pytest.mark.slow)])
+def test_new_gpus_with_an_equal_spread_are_rarely_called_changed(draws, limit) -> None:
     rng = np.random.default_rng(5)
     called = 0
-    for _ in range(100):
+    for _ in range(draws):
         medians = 1e-5 * np.exp(rng.normal(0, 0.02, 7))
         noisy = [tuple(median * np.exp(rng.normal(0, 0.001, 3))) for median in medians]
         *known, new = [Level(1, Status.OK, replicas=tuple((float(time),) for time in times)) for times in noisy]
         others = {series(device=f"GPU-{n}"): values for n, values in enumerate(known)}
         [found] = verdicts(others, {series(device="GPU-9"): new}, threshold=0.0)
         called += found.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
-    assert called <= 4  # of 100 at alpha = 0.01: 1 is expected
+    assert called <= limit  # at alpha = 0.01, 1 and 6 are expected
 
 
 def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:

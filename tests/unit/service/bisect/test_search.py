@@ -160,16 +160,17 @@ def test_the_reason_names_the_change_and_the_commit_below():
         assert bisection.reason == f"compared with the commit below it, c0, the case is 10 % {slower}"
 
 
-def test_the_right_commit_is_named_in_57_of_60_searches():
+@pytest.mark.parametrize(("searches", "limit"), [(60, 1), pytest.param(100, 2, marks=pytest.mark.slow)])
+def test_the_right_commit_is_named_in_95_percent_of_searches(searches, limit):
     right = wrong = 0
-    for seed in range(60):
+    for seed in range(searches):
         place = 1 + seed % 15
         modules = [f"{1.05 if at >= place else 1.0} {at}" for at in range(16)]
         bisection = search(modules, StandInGpu(between=0.01, seed=seed), threshold=0.03)
         right += names(bisection) == [f"c{place}"]
         wrong += bool(bisection.culprits) and f"c{place}" not in names(bisection)
-    assert right >= 57
-    assert wrong <= 1
+    assert right >= 0.95 * searches
+    assert wrong <= limit
 
 
 def test_equal_commits_are_rarely_blamed():
