@@ -44,9 +44,7 @@ def test_neither_a_few_disturbed_launches_nor_another_unit_change_a_level() -> N
 
 def test_equal_times_and_too_few_samples_or_replicas_have_no_noise() -> None:
     assert noise_of([[1e-5] * 10] * 3) == Noise(0.0, 0.0)
-    between = [
-        noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(80)
-    ]
+    between = [noise_of(replicas_of(s, within=0.02, between=0.0, replicas=3, samples=100)).between for s in range(80)]
     assert np.mean(between) < 0.4 * 1.2533 * 0.02 / 10  # the error of a median
     assert np.median(between) == 0.0
     assert noise_of([]) == noise_of([[], [1.0]]) == noise_of([[1.0], [1.1], [1.2]]) == Noise(None, None)
