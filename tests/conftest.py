@@ -14,6 +14,7 @@ import gc
 import io
 import json
 import lzma
+import multiprocessing
 import os
 import pwd
 import shutil
@@ -24,6 +25,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,14 +38,20 @@ from sqlalchemy.util import LRUCache
 gc.set_threshold(50_000, 20, 20)  # collecting tests makes many objects and hardly any garbage
 
 ADMIN = "postgres"
+WHOLE_COMMANDS = Path(__file__).parent / "e2e"
 KEY = "5e" * 32
 """The key of all tests, with which the dumps in tests/data/schemas are signed."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a browser, so that CI can run them where it has one."""
+    """Mark tests that need a browser, so that CI can run them where it has one, and tests of whole commands as slow.
+
+    What commands print and store is in the quick tests too: in the record of behaviour, tests/golden.
+    """
     for item in items:
+        if item.path.is_relative_to(WHOLE_COMMANDS):
+            item.add_marker(pytest.mark.slow)
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
 
@@ -370,6 +378,16 @@ def ncu_report(tmp_path_factory) -> Callable[[str], Path]:
         return path
 
     return unpacked
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[Callable]:
+    """Call a function in another process, as ``elsewhere(function, *arguments, **options)``.
+
+    NVIDIA's library of reports keeps 200 MB until its process ends.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield lambda *given, **options: pool.submit(*given, **options).result()
 
 
 @dataclass(frozen=True)

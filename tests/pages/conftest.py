@@ -224,11 +224,11 @@ class Sides:
 
 
 @pytest.fixture(scope="session")
-def sides(ncu_report: Callable[[str], Path]) -> Sides:
+def sides(ncu_report: Callable[[str], Path], elsewhere) -> Sides:
     """Two real launches with a long and hostile source: the stores of the second have a stride."""
     profiles = []
     for name in ("padded", "naive"):
-        profile = read(ncu_report(f"pairs/transpose-{name}"))
+        profile = elsewhere(read, ncu_report(f"pairs/transpose-{name}"))
         located = (
             replace(instruction, source=SourceLine("t.cu", HOT if instruction.opcode.startswith("STG") else HOT - 1))
             for instruction in profile.instructions

@@ -204,12 +204,12 @@ def test_the_pairs_are_cases_of_the_suite_and_cover_all_reasons_and_their_lines_
         assert any((pair.line or "") in source for source in sources), pair
 
 
-def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(script, tmp_path):
+def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(script, tmp_path, elsewhere):
     profiles = {}
     for report in H100.glob("*.ncu-rep.xz"):
         unpacked = tmp_path / report.stem
         unpacked.write_bytes(lzma.decompress(report.read_bytes()))
-        profiles[report.name.removesuffix(".ncu-rep.xz")] = read(unpacked)
+        profiles[report.name.removesuffix(".ncu-rep.xz")] = elsewhere(read, unpacked)
     explained = 0
     for pair in script("explain_pairs").PAIRS:
         before, after = (profiles.get(case.replace("/", "-")) for case in pair.cases)

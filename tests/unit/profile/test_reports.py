@@ -85,16 +85,16 @@ def test_rules_are_plain_text_with_the_largest_estimate_first(profiled):
     assert not [rule for rule in rules if "@" in rule.message or "\n" in rule.message]
 
 
-def test_a_launch_of_another_kernel_and_a_missing_file_are_refused(padded, profile, tmp_path):
-    assert read(padded, kernel="transpose_pad") == profile
+def test_a_launch_of_another_kernel_and_a_missing_file_are_refused(padded, profile, tmp_path, elsewhere):
+    assert elsewhere(read, padded, kernel="transpose_pad") == profile
     another = r"is a report of the kernel transpose_pad, not of matmul\n  cure: .*--kernel-name mat"
     with pytest.raises(ReportError, match=another):
-        read(padded, kernel="matmul")
+        elsewhere(read, padded, kernel="matmul")
     with pytest.raises(ReportError, match=r"none\.ncu-rep cannot be read: No such file"):
-        read(tmp_path / "none.ncu-rep")
+        elsewhere(read, tmp_path / "none.ncu-rep")
 
 
-def test_other_and_damaged_files_are_refused_with_a_cure(tmp_path):
+def test_other_and_damaged_files_are_refused_with_a_cure(tmp_path, elsewhere):
     for content, message in [
         (b"", "is empty: Nsight Compute was ended before"),
         (b"NVR", "is no report of Nsight Compute"),
@@ -110,26 +110,26 @@ def test_other_and_damaged_files_are_refused_with_a_cure(tmp_path):
         path = tmp_path / "kernel.ncu-rep"
         path.write_bytes(content)
         with pytest.raises(ReportError, match=rf"kernel\.ncu-rep {message}") as refused:
-            read(path)
+            elsewhere(read, path)
         assert refused.value.cure, (content, message)
 
 
-def test_a_report_that_is_cut_short_is_refused_wherever_it_is_cut(tmp_path, padded):
+def test_a_report_that_is_cut_short_is_refused_wherever_it_is_cut(tmp_path, padded, elsewhere):
     for share in [0.001, 0.1, 0.5, 0.9, 0.999999]:
         content = padded.read_bytes()
         path = tmp_path / "cut.ncu-rep"
         path.write_bytes(content[: int(share * len(content))])
         with pytest.raises(ReportError, match="is not a whole report"):
-            read(path)
+            elsewhere(read, path)
 
 
-def test_a_report_of_several_launches_or_of_one_without_metrics_is_refused(tmp_path):
+def test_a_report_of_several_launches_or_of_one_without_metrics_is_refused(tmp_path, elsewhere):
     for launches, count in ((2, "2 launches"), (5_000, "5,000 launches")):
         several = rf"holds {count}, but a profile is of one launch\n  cure: .*--launch-count 1"
         with pytest.raises(ReportError, match=several):
-            read(forged(tmp_path / "many.ncu-rep", launches))
+            elsewhere(read, forged(tmp_path / "many.ncu-rep", launches))
     with pytest.raises(ReportError, match="holds a launch without a metric"):
-        read(forged(tmp_path / "single.ncu-rep", 1))
+        elsewhere(read, forged(tmp_path / "single.ncu-rep", 1))
 
 
 def test_without_the_package_the_cure_is_to_install_its_extra(monkeypatch, padded):

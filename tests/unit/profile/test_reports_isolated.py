@@ -12,17 +12,17 @@ from perfsvc.profile import reports
 ENDS = {"SIGSEGV": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "exit status 3": "import os; os._exit(3)"}
 
 
-def test_the_profile_is_the_same_as_in_this_process(ncu_report):
+def test_the_profile_is_the_same_as_without_a_process_of_its_own(ncu_report, elsewhere):
     report = ncu_report("transpose-tiled")
-    assert reports.read_isolated(report) == reports.read(report)
+    assert reports.read_isolated(report) == elsewhere(reports.read, report)
     assert reports.read_isolated(report, kernel="transpose_tiled").kernel == "transpose_tiled"
 
 
-def test_errors_are_the_same_as_in_this_process(ncu_report, tmp_path):
+def test_errors_are_the_same_as_without_a_process_of_its_own(ncu_report, tmp_path, elsewhere):
     (tmp_path / "empty.ncu-rep").write_bytes(b"")
     for path, kernel in ((ncu_report("transpose-tiled"), "another"), (tmp_path / "empty.ncu-rep", None)):
         with pytest.raises(ReportError) as here:
-            reports.read(path, kernel=kernel)
+            elsewhere(reports.read, path, kernel=kernel)
         with pytest.raises(ReportError) as there:
             reports.read_isolated(path, kernel=kernel)
         assert (there.value.what, there.value.cure) == (here.value.what, here.value.cure)

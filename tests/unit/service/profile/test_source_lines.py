@@ -65,11 +65,11 @@ def tables(tmp_path_factory):
     [pytest.param(pair, marks=[pytest.mark.slow] * (pair[0] != "transpose")) for pair in SLOW_LINES],
     ids="-".join,
 )
-def test_the_line_that_carries_the_first_reason_is_the_slow_one(tables, ncu_report, pair):
+def test_the_line_that_carries_the_first_reason_is_the_slow_one(tables, ncu_report, elsewhere, pair):
     benchmark, *variants = pair
     compiled, profiles = tables(*pair), []
     for variant in variants:
-        profile = read(ncu_report(f"pairs/{benchmark}-{variant}"))
+        profile = elsewhere(read, ncu_report(f"pairs/{benchmark}-{variant}"))
         encoded = {"digest": codec.encode(compiled[variant][1])}
         profiles.append(with_source_lines(profile, profile.kernel, encoded))
     line = explain(*profiles).reasons[0].after[0]
@@ -95,12 +95,12 @@ def test_a_run_stores_the_lines_of_its_binaries_if_it_profiles(tables, tmp_path,
             assert {line.file for line in lines} <= code.sources.keys()
 
 
-def test_an_explanation_has_the_text_of_the_slow_line_and_marks_it_as_changed(tables, ncu_report):
+def test_an_explanation_has_the_text_of_the_slow_line_and_marks_it_as_changed(tables, ncu_report, elsewhere):
     results, files = [], {}
     compiled = tables("transpose", "padded", "naive")
     for number, variant in enumerate(("padded", "naive"), start=1):
         unit, lines = compiled[variant]
-        profile = read(ncu_report(f"pairs/transpose-{variant}"))
+        profile = elsewhere(read, ncu_report(f"pairs/transpose-{variant}"))
         located = with_source_lines(profile, profile.kernel, {"digest": codec.encode(lines)})
         results.append(SimpleNamespace(binary=number, profile=located))
         files[number] = {unit.source.name: unit.source.read_bytes()}
