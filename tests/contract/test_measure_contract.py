@@ -197,6 +197,8 @@ def test_the_cases_of_a_lost_gpu_fail_or_are_reported(bench):
     failed = [each for each in measured if each.status is Status.FAILED]
     assert Counter(each.case.id for each in failed) == dict.fromkeys(CASES, 1)
     assert {each.device for each in failed} == {DEVICES[0]}
+    right = Counter((each.device, each.status) for each in measured if each not in failed)
+    assert right == {(DEVICES[1], Status.OK): 2 * len(CASES)}
     assert losses == [(DEVICES[0], NoDeviceError)]
     assert {each.device for each in quiet} == {DEVICES[1]}
 

@@ -32,7 +32,7 @@ class Apprise:
 
     def notifier(self, *script):
         self.receiver.answers = [STATUS.get(fault, 200) for fault in script]
-        return AppriseNotifier(limit_s=0.5 if "hang" in script else 10.0)
+        return AppriseNotifier(limit_s=0.2 if "hang" in script else 10.0)
 
     @property
     def arrived(self):
@@ -171,13 +171,13 @@ def test_a_mail_is_plain_text_whose_lines_stay_and_the_key_is_a_header(sending, 
         (413, "the target answered 413", False),
         (599, "the target answered 599", True),
         ("close", "the target closed the connection", True),
-        ("hang", "the target did not answer within 0.5 s", True),
-        ("drip", "the target did not answer within 0.5 s", True),
+        ("hang", "the target did not answer within 0.2 s", True),
+        ("drip", "the target did not answer within 0.2 s", True),
     ],
 )
 def test_what_the_target_does_is_put_into_words(sending, receiver, answer, what, again):
     receiver.answers = [answer]
-    said, whether = failure_of(sending, limit_s=0.5 if answer in {"hang", "drip"} else 10.0)
+    said, whether = failure_of(sending, limit_s=0.2 if answer in {"hang", "drip"} else 10.0)
     assert said.startswith(what)
     assert whether is again
 

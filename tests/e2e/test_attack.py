@@ -13,8 +13,6 @@ from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from tests.e2e.nights import CASE, SLOW, USUAL, Nights
 
-pytestmark = pytest.mark.slow  # whole nights
-
 
 class Attacker:
     """Whoever can write to a database, and has no key."""
@@ -74,9 +72,6 @@ class Attacker:
 def kind():
     """The kind of database, unless a test names another."""
     return "sqlite"
-
-
-ON_BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 
 
 @pytest.fixture
@@ -156,7 +151,7 @@ def confirm(perfsvc, code=None):
     return perfsvc("confirm", CASE, "--device", f"fake:{perfsvc.script}", code=code)
 
 
-@ON_BOTH
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_code_that_an_attacker_put_into_the_database_does_not_run_and_the_night_says_so(nights, attacker, monkeypatch):
     perfsvc = nights.perfsvc
     nights(code=0)

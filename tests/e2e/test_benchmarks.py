@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # runs the benchmark scripts
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -8,7 +8,7 @@ ROOM_FOR_ONE = ("--seconds", "100", "--limit", "200", "--budget", "5m")
 """A case that was never measured is assumed to need its time cap in each of two replicas."""
 
 
-def test_cases_over_budget_are_named_and_the_rest_is_measured(perfsvc):
+def test_cases_over_budget_are_named_and_a_generous_budget_buys_further_replicas(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     ended = perfsvc.fake(*ROOM_FOR_ONE, "--format", "json", code=0)
     assert [(row["case"], row["replicas"]) for row in ended.json["results"]] == [(CASES[0], 3)]
@@ -18,6 +18,8 @@ def test_cases_over_budget_are_named_and_the_rest_is_measured(perfsvc):
     ]
     reason = "2 replicas of about 1e+02 s did not fit the budget of 300 s"
     assert {row["reason"] for row in over_budget} == {reason}
+    ended = perfsvc.fake("--budget", "1h", "--replicas", "2", "--format", "json", code=0)
+    assert [row["replicas"] for row in ended.json["results"]] == [4, 4, 4]
 
 
 def test_cases_never_measured_come_before_measured_ones(perfsvc):
@@ -42,9 +44,3 @@ def test_a_case_over_budget_is_not_missing_and_still_expected_later(perfsvc):
     assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
     assert "run 3: 3 over budget" in perfsvc.fake("--budget", "0.001s", code=4).out
     assert "3 unchanged" in perfsvc.fake(code=0).out
-
-
-def test_a_generous_budget_buys_further_replicas(perfsvc):
-    perfsvc.play({"*": {"seconds": 1e-4}})
-    ended = perfsvc.fake("--budget", "1h", "--replicas", "2", "--format", "json", code=0)
-    assert [row["replicas"] for row in ended.json["results"]] == [4, 4, 4]

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -114,7 +113,6 @@ PLANTS = [
 ]
 
 
-@pytest.mark.slow
 def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in_suite(perfsvc):
     repository = Repository(shutil.copytree(data_folder("kernels"), perfsvc.folder / "kernels"))
     for plant in PLANTS:
@@ -139,31 +137,9 @@ def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in
     if find_nvdisasm():
         files = {line["file"] for verdict in ended.json["verdicts"] for line in verdict["local_lines"]}
         assert files == {"kernels/matmul/registers.cu"}
-    table = perfsvc("check", "--suite", repository.suite, "--base", "HEAD", *chosen, code=1).out
-    assert "regression kernel" in table
-    assert "matmul/registers" in table
-    assert "(shared memory)" in table
 
 
 # --- against a revision ----------------------------------------------------------------------------------------------
-
-
-def test_an_unchanged_suite_is_unchanged_and_leaves_no_worktree(check, repository):
-    found = check("--base", "main", "--format", "json").json
-    assert found["counts"] == {"unchanged": 6}
-    assert found["against"] == "main (" + git(repository.suite, "rev-parse", "HEAD")[:10] + ")"
-    assert len(git(repository.suite, "worktree", "list").splitlines()) == 1
-
-
-def test_a_launch_with_more_dynamic_shared_memory_loses_occupancy(check, repository):
-    repository.plant("scale/bench.py", "16384", "65536")
-    (verdict,) = [
-        verdict
-        for verdict in check("--base", "HEAD", "--format", "json", code=1).json["verdicts"]
-        if verdict["changes"]
-    ][:1]
-    assert (verdict["verdict"], verdict["found"]["limiter"]) == ("regression", "shared memory")
-    assert {change["fact"] for change in verdict["changes"]} == {"occupancy", "dynamic_shared_bytes"}
 
 
 BROKEN = {
@@ -201,25 +177,25 @@ def test_a_case_missing_in_the_revision_hides_no_regression_of_another(check, re
     found = check("--base", "HEAD", *chosen, "--exclude", "scale/exact", "--format", "json", code=1).json
     verdicts = {verdict["case"].partition("[")[0]: verdict["verdict"] for verdict in found["verdicts"]}
     assert verdicts == {"scale/added": "new", "scale/simple": "unchanged", "scale/shared": "regression"}
+    assert len(git(repository.suite, "worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("plant", "warning_text"),
-    [
-        (("scale/bench.py", "perfsvc.suite", "perfsvc.sweet"), "bench.py:2: at HEAD this could not be used"),
-        (("scale/scale.cu", "2 *", "nothing *"), "scale.cu: at HEAD this could not be used for sm_90"),
-    ],
-)
-def test_a_revision_that_cannot_be_compared_is_a_warning(check, repository, plant, warning_text):
-    name, old, new = plant
-    repository.plant(name, old, new)
-    repository.commit()
-    repository.plant(name, new, old)
-    ended = check("--base", "HEAD", "--format", "json")
-    assert ended.json["counts"] == {"new": 6}
-    (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
-    assert warning_text in warning
-    assert "nothing is compared with it" in warning
+UNUSABLE = {
+    "bench.py:2: at HEAD this could not be used": ("scale/bench.py", "perfsvc.suite", "perfsvc.sweet"),
+    "scale.cu: at HEAD this could not be used for sm_90": ("scale/scale.cu", "2 *", "nothing *"),
+}
+
+
+def test_a_revision_that_cannot_be_compared_is_a_warning(check, repository):
+    for warning_text, (name, old, new) in UNUSABLE.items():
+        repository.plant(name, old, new)
+        repository.commit()
+        repository.plant(name, new, old)
+        ended = check("--base", "HEAD", "--format", "json")
+        assert ended.json["counts"] == {"new": 6}
+        (warning,) = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
+        assert warning_text in warning
+        assert "nothing is compared with it" in warning
 
 
 def test_invalid_arguments_end_with_2(check):
@@ -236,30 +212,21 @@ def test_invalid_arguments_end_with_2(check):
         assert message in " ".join(check(*arguments, code=2).err.split())
 
 
-TWO = """
-from perfsvc.suite import Benchmark, Tolerance, Variant, launch, output
-
-def step(source):
-    return launch(entry="scale", source=source, grid=1, block=256, args=("y", "x"))
-
-benchmark = Benchmark(
-    axes={"n": (512,)},
-    smoke={"n": 256},
-    inputs=lambda rng, n: {"x": rng.random(n, dtype="float32")},
-    outputs={"y": output("float32", lambda n: n)},
-    reference=lambda x: 2.0 * x.astype("float64"),
-    tolerance=Tolerance(1e-6, 1e-6),
-    variants=[Variant("both", steps=(step("scale.cu"), step("again.cu")))],
+VARIANTS = """    variants=[
+        Variant("both", steps=tuple(
+            launch(entry="scale", source=name, grid=1, block=256, args=("y", "x")) for name in ("scale.cu", "again.cu")
+        )),
+    ],
 )
 """
+TWO = "from perfsvc.suite import launch\n" + BENCH.partition("    variants=[")[0] + VARIANTS
 
 
-@pytest.mark.slow
 def test_kernels_with_one_name_in_two_files_are_distinguished(check, repository):
     (repository.suite / "scale" / "bench.py").write_text(TWO)
     (repository.suite / "scale" / "again.cu").write_text(KERNEL)
     repository.commit()
-    assert check("--format", "json").json["counts"] == {"new": 2}
+    assert check("--format", "json").json["counts"] == {"new": 4}
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING)  # the first of them
     for base in (["--base", "HEAD"], []):
         found = check(*base, "--format", "json", code=1).json["verdicts"]
@@ -271,34 +238,21 @@ def test_kernels_with_one_name_in_two_files_are_distinguished(check, repository)
 # --- against the baseline in the database ----------------------------------------------------------------------------
 
 
-def test_a_baseline_stays_until_a_better_or_accepted_check(check, repository, perfsvc):
-    assert "nothing to compare with yet" in check().out
-    assert check("--format", "json").json["counts"] == {"unchanged": 6}
-    repository.plant("scale/bench.py", "16384", "65536")
-    repository.commit()
-    for _ in range(2):  # a regression does not become the baseline by itself
-        assert check("--format", "json", code=1).json["counts"] == {"regression": 2, "unchanged": 4}
-    assert "accepted: it is faster" in check("--accept", "it is faster").out
-    assert check("--format", "json").json["counts"] == {"unchanged": 6}
-    assert perfsvc.rows("SELECT count(*), max(accepted) FROM checks") == [(6, "it is faster")]
-
-
-def test_a_regression_of_a_renamed_kernel_does_not_become_the_baseline(check, repository):
+def test_a_regression_becomes_the_baseline_only_if_it_is_committed_and_accepted(check, repository, perfsvc):
     check()
-    (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace(" scale(", " twice("))
+    repository.plant("scale/bench.py", "16384", "65536")
+    assert "uncommitted" in check("--accept", "please", code=2).err
+    repository.commit()
+    for _ in range(2):
+        assert check("--format", "json", code=1).json["counts"] == {"regression": 2, "unchanged": 4}
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace(" scale(", " twice("))  # under another name
     repository.plant("scale/bench.py", 'entry="scale"', 'entry="twice"')
     repository.commit()
     for _ in range(2):
         assert check("--format", "json", code=1).json["counts"] == {"regression": 6}
     check("--accept", "it has to")
     assert check("--format", "json").json["counts"] == {"unchanged": 6}
-
-
-def test_uncommitted_changes_are_judged_and_never_accepted(check, repository):
-    check()
-    repository.plant("scale/bench.py", "16384", "65536")
-    check(code=1)
-    assert "uncommitted" in check("--accept", "please", code=2).err
+    assert perfsvc.rows("SELECT max(accepted) FROM checks") == [("it has to",)]
 
 
 def test_a_removed_variant_is_missing_once(check, repository):
@@ -317,7 +271,6 @@ def test_a_case_that_an_architecture_cannot_run_is_skipped_with_the_reason(check
     assert "PTX" in reasons["scale/text[n=512]", "sm_90"]
 
 
-@pytest.mark.slow
 def test_another_compiler_is_the_cause_and_has_its_own_baseline(check, repository, perfsvc, monkeypatch):
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace("__launch_bounds__(1024) ", ""))
     repository.commit()
@@ -338,18 +291,9 @@ def test_another_compiler_is_the_cause_and_has_its_own_baseline(check, repositor
     assert check("--format", "json").json["counts"] == {"unchanged": 6}
 
 
-def test_without_a_disassembler_only_instruction_counts_and_lines_are_missing(check, repository, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: None)
-    ended = check("--base", "HEAD")
-    assert "6 unchanged" in ended.out
-    assert "instructions were not counted" in ended.err
-    (repository.suite / "scale" / "scale.cu").write_text(SPILLING)
-    out = check("--base", "HEAD", "--all", code=1).out
-    assert "spills 0 → " in out
-    assert "local memory" not in out
-
-
-def test_with_a_broken_disassembler_only_instruction_counts_are_missing(check, monkeypatch, tmp_path):
+def test_without_a_disassembler_that_works_only_instruction_counts_and_lines_are_missing(
+    check, repository, monkeypatch, tmp_path
+):
     program = tmp_path / "nvdisasm"
     program.touch(0o755)
     monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: program)
@@ -358,6 +302,12 @@ def test_with_a_broken_disassembler_only_instruction_counts_are_missing(check, m
         ended = check("--base", "HEAD", "--format", "json")
         assert {verdict["found"]["instructions"] for verdict in ended.json["verdicts"]} == {None}
         assert "are not counted" in ended.err
+    monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: None)
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING)
+    ended = check("--base", "HEAD", "--all", code=1)
+    assert "instructions were not counted" in ended.err
+    assert "spills 0 → " in ended.out
+    assert "local memory" not in ended.out
 
 
 def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
@@ -368,39 +318,6 @@ def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
 
 
 # --- what is written -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def spilling(repository):
-    (repository.suite / "scale" / "scale.cu").write_text(SPILLING)
-
-
-def test_a_regression_is_in_the_table_and_in_files_of_every_format(check, spilling, perfsvc):
-    files = ("check.md", "check.json", "junit=check.xml", "github=check.txt", "codequality=quality.json")
-    out = check("--base", "HEAD", "--all", *(word for file in files for word in ("--output", file)), code=1).out
-    assert "regression kernel" in out
-    assert "spills 0 → " in out
-    row = next(line for line in out.splitlines() if line.startswith("scale/shared"))
-    assert "16384" in row
-    if find_nvdisasm():
-        assert int(row.split()[-1]) > 100
-    text = (perfsvc.folder / "check.md").read_text()
-    assert text.startswith("### 6 regressions, 0 improvements, 0 unchanged\n")
-    assert "| regression | `scale/plain` | sm_90 | spills 0 → " in text
-    (first, *_) = json.loads((perfsvc.folder / "check.json").read_text())["verdicts"]
-    assert first["found"].keys() == first["baseline"].keys()
-    assert first["found"].keys() >= {"registers", "spill_store_bytes", "sass", "occupancy", "limiter", "instructions"}
-    quality = json.loads((perfsvc.folder / "quality.json").read_text())
-    assert {entry["check_name"] for entry in quality} == {"perfsvc check: regression"}
-    (suite,) = ET.parse(perfsvc.folder / "check.xml").getroot()  # noqa: S314 - our own
-    assert suite.attrib == {"name": "sm_90", "tests": "8", "failures": "6", "skipped": "2"}
-    failure = suite.find("testcase[@name='scale/plain[n=512] scale']/failure")
-    assert failure.get("type") == "regression"
-    assert "spills 0 →" in failure.text
-    lines = (perfsvc.folder / "check.txt").read_text().splitlines()
-    assert lines[0].startswith("::error file=own/scale/scale.cu,line=2,title=regression%3A scale/")
-    assert "spills 0 → " in lines[0]
-    assert lines[-1] == "::notice title=perfsvc check::6 regressions, 0 improvements, 0 unchanged"
 
 
 HELD = """#pragma once
@@ -423,13 +340,18 @@ def annotated(out):
 
 
 @needs_nvdisasm
-def test_a_spill_names_the_lines_of_its_loads_and_stores(check, spilling):
+def test_a_spill_names_the_lines_of_its_loads_and_stores(check, repository, perfsvc):
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING)
     lines = annotated(check("--base", "HEAD", "--format", "github", code=1).out)
     assert set(lines) <= {("own/scale/scale.cu", str(line)) for line in (5, 9, 10, 12)}
     assert len(lines) == 3
-    verdicts = check("--base", "HEAD", "--format", "json", code=1).json["verdicts"]
+    out = check("--base", "HEAD", "--output", "check.md", "--output", "check.json", code=1).out
+    assert f"local memory: own/scale/scale.cu:{lines[0][1]} (" in out
+    verdicts = json.loads((perfsvc.folder / "check.json").read_text())["verdicts"]
     assert lines == [(line["file"], str(line["line"])) for line in verdicts[0]["local_lines"][:3]]
-    assert f"local memory: own/scale/scale.cu:{lines[0][1]} (" in check("--base", "HEAD", code=1).out
+    text = (perfsvc.folder / "check.md").read_text()
+    assert text.startswith("### 6 regressions, 0 improvements, 0 unchanged\n")
+    assert "| regression | `scale/plain` | sm_90 | spills 0 → " in text
 
 
 @needs_nvdisasm
@@ -444,27 +366,16 @@ def test_a_larger_stack_names_the_line_in_the_header_that_is_included(check, rep
 # --- results on the CPU device ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_results_are_checked_on_the_cpu_on_request(check, repository):
+def test_results_are_checked_on_the_cpu_on_request_at_the_smoke_points(check, repository):
     ran = ["--exclude", "scale/exact", "--exclude", "scale/text", "--run", "--format", "json"]
     assert check("--base", "HEAD", *ran).json["wrong"] == []
-    repository.plant("scale/scale.cu", "2 *", "3 *")
-    found = check("--base", "HEAD", *ran, code=4).json
-    assert {result["status"] for result in found["wrong"]} == {"wrong"}
-    assert json.dumps(found["wrong"])
-
-
-@pytest.mark.slow
-def test_full_points_run_the_smoke_points_of_their_variants(check, repository):
-    repository.plant("scale/scale.cu", "2 *", "3 *")
-    found = check("--select", "scale/plain[n=512]", "--run", "--format", "json", code=4).json
-    assert [(result["case"], result["status"]) for result in found["wrong"]] == [("scale/plain[n=256]", "wrong")]
-    assert found["counts"] == {"new": 1}
-
-
-def test_verdicts_stay_if_nothing_can_be_run(check):
-    chosen = ["--select", "scale/plain", "--exclude", "*[n=256]", "--run", "--format", "json"]
-    found = check("--base", "HEAD", *chosen, code=4).json
+    found = check("--base", "HEAD", *ran, "--select", "scale/plain", "--exclude", "*[n=256]", code=4).json
     assert found["counts"] == {"unchanged": 2}
     (problem,) = found["problems"]
     assert "nothing could be run on the CPU device: every selected case is excluded" in problem["what"]
+    repository.plant("scale/scale.cu", "2 *", "3 *")
+    found = check("--base", "HEAD", *ran, code=4).json
+    assert {result["status"] for result in found["wrong"]} == {"wrong"}
+    found = check("--select", "scale/plain[n=512]", "--run", "--format", "json", code=4).json
+    assert [(result["case"], result["status"]) for result in found["wrong"]] == [("scale/plain[n=256]", "wrong")]
+    assert found["counts"] == {"new": 1}

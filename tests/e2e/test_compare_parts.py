@@ -1,6 +1,5 @@
 """``perfsvc compare``: files beside the table, two GPUs, two models and two variants."""
 
-import csv
 import json
 
 import pytest
@@ -47,31 +46,15 @@ def gpus(prepared):
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_comparison_is_written_to_several_files_and_format_is_what_is_printed(two_runs):
+def test_files_have_what_their_format_prints_and_a_page_has_links_to_files_like_it(two_runs):
     perfsvc = two_runs()
-    files = ["compare.html", "compare.md", "compare.csv", "compare.xml", "compare.sarif", "codequality=quality.json"]
-    outputs = [word for name in files for word in ("--output", name)]
-    ended = perfsvc("compare", "1", "2", *outputs, code=1)
-    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == [*files[:-1], "quality.json"]
-    assert "compare.html: 1 regression, 0 improvements, " in ended.out
-    assert "<h1>Run 2 against run 1</h1>" in (perfsvc.folder / "compare.html").read_text()
-    for name, output_format in (("compare.md", "github"), ("compare.xml", "junit")):
-        printed = perfsvc("compare", "1", "2", "--format", output_format, code=1).out
-        assert (perfsvc.folder / name).read_text() == printed
-    rows = list(csv.DictReader((perfsvc.folder / "compare.csv").read_text().splitlines()))
-    (slower,) = (row for row in rows if row["verdict"] == "regression")
-    assert (slower["case"], slower["threshold"], slower["baseline_run"]) == ("scale/alpha[n=100]", "0.01", "1")
-    assert float(slower["ratio"]) == pytest.approx(1.05, rel=1e-3)
-    (run,) = json.loads((perfsvc.folder / "compare.sarif").read_text())["runs"]
-    assert [result["level"] for result in run["results"]] == ["error"]
-    (entry,) = json.loads((perfsvc.folder / "quality.json").read_text())
-    assert entry["check_name"] == "perfsvc compare: regression"
-    printed = perfsvc("compare", "1", "2", *outputs, "--format", "json", code=1).json
-    assert [remark["rule"] for remark in printed["review"]["remarks"]] == ["regression"]
-    assert not printed["review"]["passed"]
+    forms = {"a.md": "github", "a.csv": "csv", "a.xml": "junit", "a.sarif": "sarif", "codequality=a": "codequality"}
+    perfsvc("compare", "1", "2", *(word for name in forms for word in ("--output", name)), code=1)
+    for name, form in forms.items():
+        printed = perfsvc("compare", "1", "2", "--format", form, code=1).out
+        assert (perfsvc.folder / name.rpartition("=")[2]).read_text() == printed, name
     perfsvc("compare", "@baseline", "2", "--output", "compare.html", code=1)
     text = (perfsvc.folder / "compare.html").read_text()
-    assert "<h1>Run 2 against its baseline</h1>" in text
     assert "<code>perfsvc compare @baseline 1 --output compare.html</code>" in text
 
 
@@ -111,9 +94,7 @@ def test_two_models_of_two_runs_are_compared_with_the_spread_of_the_gpus_in_the_
     assert set(verdicts(ended).values()) == {("improvement", 0.799, "H200-0")}
     assert {row["device_model"] for row in ended.json["verdicts"]} == {"H200"}
     assert all("2 other GPUs of H100" in row["reason"] for row in ended.json["verdicts"])
-    table = perfsvc("compare", "--gpus", "H100-1", "H200-0", "1", "2", code=0).out
-    assert "H200-0 in run 2" in table
-    assert "improvement" in table
+    assert "H200-0 in run 2" in perfsvc("compare", "--gpus", "H100-1", "H200-0", "1", "2", code=0).out
 
 
 def test_parts_that_cannot_be_compared_are_refused_with_a_cure(gpus):
@@ -131,11 +112,6 @@ def test_parts_that_cannot_be_compared_are_refused_with_a_cure(gpus):
         assert message in perfsvc("compare", *arguments, code=2).err
 
 
-def test_two_variants_are_compared_at_the_same_points(two_runs):
-    perfsvc = two_runs()
-    ended = perfsvc("compare", "--variants", "scale/beta", "scale/alpha", "--format", "json", code=0)
+def test_a_variant_is_compared_with_itself_in_another_run(two_runs):
+    ended = two_runs()("compare", "--variants", "scale/alpha", "scale/alpha", "1", "2", "--format", "json", code=0)
     assert verdicts(ended) == {"scale/alpha[n=100]": ("regression", 1.05, "FAKE-0")}
-    assert (ended.json["base_run"]["part"], ended.json["new_run"]["part"]) == ("scale/beta", "scale/alpha")
-    perfsvc("compare", "--variants", "scale/alpha", "scale/alpha", "1", "2", "--output", "compare.html", code=0)
-    text = (perfsvc.folder / "compare.html").read_text()
-    assert "<h1>scale/alpha in run 2 against scale/alpha in run 1</h1>" in text

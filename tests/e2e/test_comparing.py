@@ -70,30 +70,21 @@ def test_a_revision_is_its_whole_run_and_not_a_newer_one_of_one_case(repository)
     found = repository.compare("HEAD~1", "HEAD", "--format", "json", code=0).json
     assert (found["base"], found["new"], found["counts"]) == (1, 3, {"unchanged": 3})
     assert found["base_run"]["why"] == "rather than run 2, which has only 1 of 3 cases"
-    assert found["new_run"]["why"] == ""
-    assert "(rather than run 2, which has only 1 of 3 cases)" in repository.compare(
-        "HEAD~1", "HEAD", "--format", "github", code=0
-    ).out.replace("\\", "")
+    assert "rather than run 2, which" in repository.compare("HEAD~1", "HEAD", "--format", "github", code=0).out
 
 
 # --- what is missing -------------------------------------------------------------------------------------------------
 
 
-def test_series_that_the_new_run_should_have_end_with_4_and_are_named(perfsvc):
+def test_series_that_the_new_run_should_have_end_with_4_and_are_named_unless_they_are_not_selected(perfsvc):
     measured(perfsvc)
     measured(perfsvc, "--select", "scale/beta")
     out = perfsvc("compare", "1", "2", code=4).out
     assert "2 of 3 series are missing in run 2: scale/alpha[n=100], scale/gamma[n=100]" in out
     assert "--select, --exclude and --device limit what is compared" in out
     assert out.endswith("0 regressions, 0 improvements, 1 unchanged, 2 missing\n")
-    text = perfsvc("compare", "1", "2", "--format", "github", code=4).out
-    assert "2 of 3 series are missing in run 2" in text
+    assert "2 of 3 series are missing in run 2" in perfsvc("compare", "1", "2", "--format", "github", code=4).out
     assert perfsvc("compare", "1", "2", "--format", "junit", code=4).out.count('<failure type="missing"') == 2
-
-
-def test_only_what_is_selected_is_compared_and_missed(perfsvc):
-    measured(perfsvc)
-    measured(perfsvc, "--select", "scale/beta")
     for limits in (("--select", "scale/beta"), ("--exclude", "scale/alpha", "--exclude", "scale/gamma")):
         found = perfsvc("compare", "1", "2", *limits, "--format", "json", code=0).json
         assert [row["case"] for row in found["verdicts"]] == [CASES[1]]
@@ -131,7 +122,9 @@ def test_what_was_over_budget_is_not_missing(perfsvc):
 # --- answers of other runs -------------------------------------------------------------------------------------------
 
 
-def confirm(perfsvc):
+@pytest.fixture
+def confirmed(perfsvc):
+    """Two runs of the old code, and two of the new one: only the first of these was measured again."""
     suite = perfsvc.own("scale")
     perfsvc.play({"*": USUAL})
     for _ in range(2):
@@ -142,12 +135,7 @@ def confirm(perfsvc):
     perfsvc.fake("--replicas", "2", "--confirm", suite=suite, code=1)
     perfsvc.fake("--replicas", "2", suite=suite, code=1)
     assert perfsvc.rows("select run_id, baseline_run_id, cause from confirmations") == [(3, 1, "kernel")]
-
-
-@pytest.fixture
-def confirmed(prepared):
-    """Two runs of the old code, and two of the new one: only the first of these was measured again."""
-    return prepared(confirm)
+    return perfsvc
 
 
 def beta(ended):
@@ -166,13 +154,10 @@ def test_a_confirmed_regression_is_confirmed_against_every_run_of_the_same_code(
     assert causes == [(3, "kernel"), (4, "unconfirmed")], "a night asks for its own answer"
     row = beta(confirmed("compare", "4", "1", "--format", "json", code=0))
     assert (row["verdict"], row["cause"]) == ("improvement", "unconfirmed"), "a change back is another change"
-
-
-def test_an_answer_about_other_code_is_not_taken_over(confirmed):
     suite = confirmed.folder / "scale"
     confirmed.rebuild(suite)
     confirmed.fake("--replicas", "2", suite=suite, code=1)
-    assert beta(confirmed("compare", "1", "5", "--format", "json", code=1))["cause"] == "unconfirmed"
+    assert beta(confirmed("compare", "1", "5", "--format", "json", code=1))["cause"] == "unconfirmed", "other code"
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -183,11 +168,10 @@ def test_the_counts_of_every_format_keep_noise_apart(perfsvc):
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})  # the same code
     perfsvc.fake("--replicas", "2", code=0)
     counted = "0 regressions, 1 moved by noise, 0 improvements, 2 unchanged"
-    assert perfsvc("compare", "1", "2", code=0).out.endswith(f"\n{counted}\n")
-    assert perfsvc("compare", "1", "2", "--format", "github", code=0).out.startswith(f"### {counted}\n")
-    junit = perfsvc("compare", "1", "2", "--format", "junit", code=0).out
-    assert f'<testsuites name="perfsvc compare: {counted}">' in junit
-    assert "<failure" not in junit
+    for form in ("table", "github", "junit"):
+        out = perfsvc("compare", "1", "2", "--format", form, code=0).out
+        assert out.count(counted) == 1, form
+        assert "<failure" not in out
     found = perfsvc("compare", "1", "2", "--format", "json", code=0).json
     assert found["counts"] == {"noise": 1, "unchanged": 2}
     (row,) = [row for row in found["verdicts"] if row["case"] == CASES[1]]

@@ -77,23 +77,17 @@ def test_the_rules_and_the_baseline_of_the_file_judge_runs_and_comparisons(perfs
     perfsvc("compare", "v1", "latest", "--threshold", "20%", code=0)
 
 
-def test_init_writes_a_file_for_the_suite_in_the_folder(perfsvc):
+def test_init_names_the_suite_in_the_folder_and_overwrites_no_file(perfsvc):
+    assert "the built-in suite" in perfsvc("init", code=0).out
+    assert "using the built-in suite" in perfsvc("list", code=0).err
     perfsvc.own("scale").rename(perfsvc.folder / "kernels")
-    written = perfsvc("init", "--format", "json", code=0).json
-    assert written == {"path": "perfsvc.toml", "suite": "kernels"}
-    assert tomllib.loads((perfsvc.folder / "perfsvc.toml").read_text())["suite"] == "kernels"
-    assert "perfsvc.toml" in perfsvc("config", "show", code=0).out
-    assert len(perfsvc("list", "--format", "json", code=0).json) == 6
     again = perfsvc("init", code=2)
     assert "perfsvc.toml: it exists already" in again.err
     assert "perfsvc init --force" in again.err
-    assert "the suite kernels" in perfsvc("init", "--force", code=0).out
-
-
-def test_without_a_suite_init_leaves_the_built_in_one(perfsvc):
-    assert "the built-in suite" in perfsvc("init", code=0).out
-    listed = perfsvc("list", code=0)
-    assert "using the built-in suite" in listed.err
+    written = perfsvc("init", "--force", "--format", "json", code=0).json
+    assert written == {"path": "perfsvc.toml", "suite": "kernels"}
+    assert tomllib.loads((perfsvc.folder / "perfsvc.toml").read_text())["suite"] == "kernels"
+    assert len(perfsvc("list", "--format", "json", code=0).json) == 6
 
 
 def test_a_wrong_file_ends_a_command_with_the_line_of_the_error_and_help_is_shown_in_spite_of_it(perfsvc):

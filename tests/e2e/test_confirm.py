@@ -34,27 +34,6 @@ def confirm(perfsvc, *arguments, case=CASE, code=None):
     return found
 
 
-def test_a_slower_kernel_is_confirmed_and_the_decision_and_its_measurements_are_stored(nights):
-    perfsvc, suite = nights
-    perfsvc.rebuild(suite)
-    perfsvc.play({"*": USUAL, "scale/beta": SLOW, perfsvc.modules()["beta"]: USUAL})
-    ended = perfsvc.fake("--confirm", "--seed", "5", "--format", "json", suite=suite, code=1)
-    assert list(by_case(ended)) == [CASE]
-    found = by_case(ended)[CASE]
-    assert (found["cause"], found["verdict"], found["same_code"]) == ("kernel", "regression", False)
-    assert found["ratio"] == pytest.approx(1.05, rel=1e-9)
-    assert found["drift"] == pytest.approx(1, rel=1e-6)
-    assert (found["pairs"], found["looks"]) == (3, 1)
-    for side, seconds in (("baseline", 1e-4), ("candidate", 1.05e-4)):  # the store keeps samples as float32
-        assert [turn["median_s"] for turn in found[side]] == pytest.approx([seconds] * 3, rel=1e-7)
-    assert sorted(turn["turn"] for side in ("baseline", "candidate") for turn in found[side]) == list(range(6))
-    assert perfsvc.rows("select run_id, baseline_run_id, cause, seed from confirmations") == [(2, 1, "kernel", 5)]
-    turns = perfsvc.rows("select side, status, sample_count > 0, count(*) from confirmation_runs group by side")
-    assert turns == [("baseline", "ok", 1, 3), ("candidate", "ok", 1, 3)]
-    causes = perfsvc.rows("select name, cause from verdicts join cases on cases.id = case_id where run_id = 2")
-    assert {case for case, cause in causes if cause == "kernel"} == {CASE}
-
-
 def test_a_gpu_that_is_slow_tonight_is_the_environment_and_no_regression(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
@@ -153,7 +132,6 @@ def test_a_binary_that_is_no_longer_stored_confirms_nothing(nights):
     assert "run 1 holds no binary" in found["reason"]
 
 
-@pytest.mark.slow
 def test_a_case_is_measured_again_on_the_cpu_from_the_database_alone(perfsvc):
     suite = perfsvc.own("scale")
     arguments = ("--select", "scale/beta", "--replicas", "2", "--samples", "5")
@@ -167,7 +145,6 @@ def test_a_case_is_measured_again_on_the_cpu_from_the_database_alone(perfsvc):
     assert all(turn["status"] == "ok" for side in ("baseline", "candidate") for turn in found[side])
 
 
-@pytest.mark.slow
 def test_a_suspect_of_energy_is_measured_again_with_energy(nights):
     perfsvc, suite = nights
     usual, hungry = ({"seconds": 1e-4, "energy_j": joules} for joules in (0.25, 0.3))

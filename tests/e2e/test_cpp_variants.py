@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "measure-cpp-kernels.md"
 FEW = ("--replicas", "1", "--samples", "5")

@@ -4,8 +4,6 @@ import json
 import time
 from collections import Counter
 
-import pytest
-
 USUAL = {"*": {"seconds": 1e-4}}
 CASES = [f"scale/{name}[n={n}]" for name in ("alpha", "beta", "gamma") for n in (1000, 4000)]
 
@@ -29,31 +27,23 @@ def stored(perfsvc, run, status="ok"):
     return Counter(tuple(case) for of_run, how, *case in rows if (of_run, how) == (run, status))
 
 
-def test_cases_are_assigned_on_the_command_line_and_compared_with_the_run_before(perfsvc):
+def test_cases_are_divided_as_in_the_run_before_and_those_of_a_lost_gpu_are_stored_under_another(perfsvc):
     for _ in range(2):
         on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
     first, second = stored(perfsvc, 1), stored(perfsvc, 2)
     assert first == second
     assert sorted(first.values()) == [2] * len(CASES)
     assert {uuid for uuid, *_ in first} == {"A", "B"}
-    assert perfsvc.rows("select distinct verdict from verdicts where run_id = 2 and ratio is not null") == [
-        ("unchanged",)
-    ]
-
-
-@pytest.mark.slow
-def test_cases_that_another_device_took_over_are_stored_under_that_device(perfsvc):
-    on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
-    assigned = stored(perfsvc, 1)
+    query = "select distinct verdict from verdicts where run_id = 2 and ratio is not null"
+    assert perfsvc.rows(query) == [("unchanged",)]
     lost = USUAL | {"scale": {"fault": "lost"}}
     ended = on_two_devices(perfsvc, "--spread", "each-model", code=4, A=lost, B=USUAL)
     assert "A is lost" in ended.err
-    ((uuid, *broke),) = stored(perfsvc, 2, "failed")
+    ((uuid, *broke),) = stored(perfsvc, 3, "failed")
     assert uuid == "A"
-    assert stored(perfsvc, 2) == {("B", *case): 2 for _, *case in assigned if case != broke}
+    assert stored(perfsvc, 3) == {("B", *case): 2 for _, *case in first if case != broke}
 
 
-@pytest.mark.slow
 def test_a_second_run_reports_that_it_waits_for_the_device_and_then_continues(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")

@@ -1,7 +1,6 @@
-"""A bad run is excluded, shown struck through and judged nowhere; a run is deleted with its record left."""
+"""A bad run is excluded and judged nowhere; a run is deleted with its record left."""
 
 import io
-import json
 import sys
 
 import pytest
@@ -33,43 +32,46 @@ def findings(perfsvc):
     return [(found["id"], found["state"]) for found in perfsvc("findings", "--all", "--format", "json", code=0).json]
 
 
-def test_a_run_is_excluded_shown_struck_through_and_included_again(measured):
+def test_the_findings_of_an_excluded_run_are_resolved_until_it_is_included_again(measured):
     assert findings(measured) == [(1, "open")]
     unknown = measured("runs", "exclude", "nightly", "--reason", WHY, code=2)
     assert "'nightly' is no run, label or git revision" in unknown.err
     out = measured("runs", "exclude", "latest", "--reason", WHY, code=0).out
     assert out.splitlines() == ["run 3 (latest) is excluded from judging", "finding 1 is resolved"]
     assert findings(measured) == [(1, "resolved")]
-    listed = measured("runs", code=0).out
-    assert "finished, excluded" in listed
-    assert f": {WHY}" in listed
     (row, *_) = measured("runs", "--format", "json", code=0).json
     assert row["excluded"][0]["reason"] == WHY
-    history = measured("show", CASE, code=0).out
-    assert f"run 3 is excluded from judging: {WHY}" in history
-    assert f"excluded from judging: {WHY}" in " ".join(measured("report", "3", code=0).out.split())
     export = measured("report", "--all", "--format", "json", code=0).json
     assert {(line["run"], line["excluded"]) for line in export} == {(1, ""), (2, ""), (3, WHY)}
     measured("runs", "include", "3", code=0)
     assert findings(measured) == [(1, "open")]
-    acts = measured("runs", "history", "--format", "json", code=0).json
-    assert [(act["run"], act["reason"], bool(act["included_at"])) for act in acts] == [(3, WHY, True)]
-    assert "included run 3" in measured("runs", "history", code=0).out
 
 
-def test_an_excluded_run_is_compared_with_nothing(measured):
+def test_an_excluded_run_or_case_is_compared_with_nothing(measured):
     measured("runs", "exclude", "3", "--reason", WHY, code=0)
     refused = measured("compare", "1", "3", code=2)
     assert "run 3 is excluded from judging" in refused.err
     assert "perfsvc runs include 3" in refused.err
     assert measured("compare", "1", "latest", "--format", "json", code=0).json["new"] == 2
     assert "excluded" in measured("baseline", "set", "3", code=2).err
+    measured("runs", "include", "3", code=0)
+    out = measured("runs", "exclude", "3", "scale/beta", "--reason", WHY, code=0).out
+    assert out.startswith("2 cases of run 3 are excluded from judging")
+    export = measured("report", "3", "--format", "json", code=0).json
+    assert {line["variant"] for line in export if line["excluded"]} == {"beta"}
+    judged = measured("compare", "2", "3", "--format", "json", code=0).json["verdicts"]
+    assert {verdict["variant"] for verdict in judged} == {"alpha", "gamma"}
+    unknown = measured("runs", "exclude", "3", "scale/omega", "--reason", WHY, code=2)
+    assert "run 3 did not measure scale/omega" in unknown.err
+
+
+def test_the_run_after_an_excluded_one_is_judged_without_it(measured):
+    measured("runs", "exclude", "3", "--reason", WHY, code=0)
     run(measured, USUAL)
     judged = measured("compare", "@baseline", "4", "--format", "json", code=0).json
     assert {verdict["verdict"] for verdict in judged["verdicts"]} == {"unchanged"}
 
 
-@pytest.mark.slow
 def test_later_runs_are_judged_again_without_the_excluded_level(perfsvc):
     suite = perfsvc.own("scale")
     times = (1e-4, 0.5e-4, 1e-4)
@@ -83,27 +85,13 @@ def test_later_runs_are_judged_again_without_the_excluded_level(perfsvc):
     assert {(line["verdict"], line["baseline_run"]) for line in export} == {("unchanged", 1)}
 
 
-def test_a_case_is_excluded_alone(measured):
-    out = measured("runs", "exclude", "3", "scale/beta", "--reason", WHY, code=0).out
-    assert out.startswith("2 cases of run 3 are excluded from judging")
-    export = measured("report", "3", "--format", "json", code=0).json
-    assert {line["variant"] for line in export if line["excluded"]} == {"beta"}
-    judged = measured("compare", "2", "3", "--format", "json", code=0).json["verdicts"]
-    assert "beta" not in json.dumps([verdict["case"] for verdict in judged])
-    unknown = measured("runs", "exclude", "3", "scale/omega", "--reason", WHY, code=2)
-    assert "run 3 did not measure scale/omega" in unknown.err
-
-
-def test_a_pin_keeps_its_run(measured):
+def test_a_finding_and_a_pin_keep_their_run_and_the_record_of_a_deleted_run_stays(measured):
+    refused = measured("runs", "delete", "3", "--yes", code=2).err
+    assert "finding 1 (open) is about run 3" in refused
     measured("baseline", "set", "2", "--select", CASE, code=0)
     refused = measured("runs", "exclude", "2", "--reason", WHY, code=2).err
     assert f"a pin makes run 2 the baseline of {CASE}" in refused
     assert "a pin makes run 2" in measured("runs", "delete", "2", "--yes", code=2).err
-
-
-def test_a_run_is_deleted_and_the_record_stays(measured):
-    refused = measured("runs", "delete", "3", "--yes", code=2).err
-    assert "finding 1 (open) is about run 3" in refused
     measured("runs", "exclude", "3", "--reason", WHY, code=0)
     out = measured("runs", "delete", "3", "--yes", "--reason", "no use", code=0).out
     assert out.splitlines() == ["run 3 is deleted", "finding 1 is deleted"]

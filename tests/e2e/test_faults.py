@@ -1,22 +1,19 @@
 """Nothing stops a run: every fault costs its case alone, on the CPU device for real and on the fake by script."""
 
 import os
-import re
 import signal
-import sqlite3
-import subprocess
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.e2e.processes import alive, wait_for, workers
 
+COUNT = "select count(*) from measurements"
 GOOD = {f"faulty/{name}[n=1000]" for name in ("good", "also_good")}
 
 
-@pytest.mark.slow
 def test_four_faults_are_four_failed_cases_and_all_others_are_measured(perfsvc):
     ended = perfsvc.cpu("--limit", "3", "--replicas", "2", "--format", "json", suite="faulty", code=4)
     rows = {row["case"].split("/")[1].split("[")[0]: row for row in ended.json["results"]}
@@ -33,9 +30,6 @@ def test_four_faults_are_four_failed_cases_and_all_others_are_measured(perfsvc):
     assert "uncompilable.cu" in rows["uncompilable"]["reason"]
     assert "undeclared_name" in rows["uncompilable"]["reason"]
     assert perfsvc.rows("select count(*) from measurements where status = 'ok'") == [(4,)]
-    table = perfsvc.cpu("--limit", "3", "--replicas", "1", suite="faulty", code=4).out
-    for word in ("time limit", "up to 10 elements", "out[77] is", "undeclared_name"):
-        assert word in re.sub(r"\s+", " ", table)
 
 
 FAULTS = {
@@ -63,15 +57,6 @@ def test_a_fault_costs_its_case_alone(perfsvc):
         assert {row["status"] for row in rows.values()} == {"ok"}
 
 
-def test_a_fault_in_a_later_replica_keeps_what_was_measured_before(perfsvc):
-    perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "crash", "replica": 1}})
-    perfsvc.fake(code=4)
-    beta = perfsvc.rows(
-        "select replica, status from measurements m join cases c on c.id = m.case_id where variant like 'beta%'"
-    )
-    assert sorted(beta) == [(0, "ok"), (1, "failed")]
-
-
 def test_a_lost_device_costs_its_remaining_cases(perfsvc):
     """Every case has the reason, and the next run measures again when the device is back."""
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "lost", "replica": 1}})
@@ -85,36 +70,20 @@ def test_a_lost_device_costs_its_remaining_cases(perfsvc):
     perfsvc.fake(code=0)
 
 
-def measured(perfsvc):
-    try:
-        return perfsvc.rows("select count(*) from measurements")[0][0]
-    except sqlite3.OperationalError:  # the run has not made the database yet
-        return 0
-
-
-@dataclass
-class Hanging:
-    """A run whose last replica hangs in a case, after six measurements or more."""
-
-    run: subprocess.Popen
-    worker: int
-    measured: int
-
-
 @pytest.fixture
 def hanging(perfsvc):
+    """A run whose last replica hangs in a case, its worker, and how much was measured: six measurements or more."""
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang", "replica": 2}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--seed", "1")
     with perfsvc.start(*arguments) as run:
-        wait_for(lambda: measured(perfsvc) >= 6)
+        perfsvc.wait_for(run, 6)
         time.sleep(2)  # the last worker starts, and reaches the case that hangs
         (worker,) = workers(run)
-        yield Hanging(run, worker, measured(perfsvc))
+        yield SimpleNamespace(run=run, worker=worker, measured=perfsvc.rows(COUNT))
         run.kill()
         run.communicate()
 
 
-@pytest.mark.slow
 def test_a_killed_worker_costs_its_case_and_the_run_goes_on(perfsvc, hanging):
     os.kill(hanging.worker, signal.SIGKILL)
     out, err = hanging.run.communicate(timeout=60)
@@ -126,22 +95,20 @@ def test_a_killed_worker_costs_its_case_and_the_run_goes_on(perfsvc, hanging):
     ]
 
 
-@pytest.mark.slow
 def test_a_killed_parent_loses_nothing_that_was_measured(perfsvc, hanging):
     hanging.run.kill()
     hanging.run.wait()
     wait_for(lambda: not alive(hanging.worker))
-    assert measured(perfsvc) == hanging.measured
+    assert perfsvc.rows(COUNT) == hanging.measured
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
     assert perfsvc.rows("select state from runs order by id") == [("interrupted",), ("finished",)]
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_the_worker_and_marks_the_run(perfsvc, hanging):
     hanging.run.send_signal(signal.SIGINT)
     _, err = hanging.run.communicate(timeout=30)
     assert hanging.run.returncode == 130, err
     wait_for(lambda: not alive(hanging.worker))
     assert perfsvc.rows("select state from runs") == [("interrupted",)]
-    assert measured(perfsvc) == hanging.measured
+    assert perfsvc.rows(COUNT) == hanging.measured

@@ -1,14 +1,11 @@
 """The page of a finding, built from real runs of a suite in a git repository."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from tests.e2e.history import CASE, SLOW, USUAL, History
-
-pytestmark = pytest.mark.slow  # compiles, measures and bisects
 
 
 class Story:
@@ -59,26 +56,15 @@ def section(page, name):
     return found[0] if found else ""
 
 
-def test_the_commits_of_the_range_are_listed_newest_first(told):
-    commits = section(told.page(), "commits")
+def test_the_commits_are_listed_newest_first_and_a_stored_bisection_names_the_culprit(told):
+    page = told.page()
+    assert section(page, "bisections") == ""
+    assert re.findall(r"<h3>(\S+)", section(page, "sources")) == ["scale/scale.cu"]  # and no equal file
+    commits = section(page, "commits")
     subjects = re.findall(r'<th scope="row">(.*?)</th>', commits)
     assert subjects == ["Unroll less \ufffdevil", "Name the kernel", "Explain the suite in &lt;b&gt;bold&lt;/b&gt;"]
     assert told.bad[:10] in commits
-    assert commits.count(">Ada<") == 3
     assert "ada@example.com" not in commits
-
-
-def test_the_diff_has_the_changed_line_of_the_kernel_and_no_equal_file(told):
-    sources = section(told.page(), "sources")
-    assert re.findall(r"<h3>(\S+)", sources) == ["scale/scale.cu"]
-    assert "1 line added, 1 removed" in sources
-    removed, added = (re.search(rf'<tr class="{side}">.*?</tr>', sources)[0] for side in ("removed", "added"))
-    assert "<code>// first</code>" in removed
-    assert "<code>// third</code>" in added
-
-
-def test_a_bisection_that_is_stored_with_the_finding_names_the_culprit(told):
-    assert section(told.page(), "bisections") == ""
     told.bisect("--finding", "1", code=1)
     page = told.page()
     bisection = section(page, "bisections")
@@ -98,15 +84,11 @@ def test_a_bisection_of_a_case_that_the_finding_does_not_have_is_refused_before_
     assert "there is no finding 9" in told.bisect("--finding", "9", code=2).err
 
 
-def test_without_the_repository_the_page_has_the_diff_and_says_why_it_has_no_commits(told):
-    shutil.rmtree(told.history.root)
+def test_without_the_commits_the_page_has_the_diff_and_says_why_it_has_no_commits(told):
+    kept = told.history.root.rename(told.perfsvc.folder / "kept")
     page = told.page()
     assert f"the suite&#39;s folder {told.history.suite} is not on this machine" in section(page, "commits")
     assert "<code>// third</code>" in section(page, "sources")
-
-
-def test_a_shallow_clone_names_the_commit_that_it_lacks(told):
-    kept = told.history.root.rename(told.perfsvc.folder / "kept")
     subprocess.run(["git", "clone", "-q", "--depth=1", kept.as_uri(), told.history.root], check=True)
     commits = section(told.page(), "commits")
     assert f"has no commit {told.good[:9]} (it is shallow: git fetch --unshallow)" in commits

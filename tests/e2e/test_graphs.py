@@ -10,38 +10,27 @@ GRAPH = "smooth/graph[n=10007]"
 LAUNCHES = 10
 
 
-@pytest.fixture(scope="module")
-def measured(new_workplace):
-    """A workplace in which the suite was measured on the CPU device, and how that ended."""
-    workplace = new_workplace()
-    return workplace, workplace.cpu("--replicas", "2", "--samples", "5", "--format", "json", suite="graphs", code=0)
-
-
-def test_every_kind_of_graph_gives_right_results_and_times(measured):
-    rows = {row["variant"]: row for row in measured[1].json["results"]}
+def test_every_kind_of_graph_is_right_and_replays_have_the_sum_of_their_steps(perfsvc):
+    ended = perfsvc.cpu("--replicas", "2", "--samples", "5", "--format", "json", suite="graphs", code=0)
+    rows = {row["variant"]: row for row in ended.json["results"]}
     assert set(rows) == {"launches", "graph", "cold-steps"}
     for row in rows.values():
         assert (row["status"], row["reason"]) == ("ok", "")
         assert row["median_s"] > 0
         assert row["max_error"] < 1e-5
+    query = "select distinct variant from metrics join measurements on measurements.id = measurement_id "
+    query += "join cases on cases.id = case_id where metrics.name = 'steps_s' and value > 0"
+    assert perfsvc.rows(query) == [("graph",)]
+    assert "steps_s" in perfsvc("show", GRAPH, code=0).out
 
 
-def test_the_list_says_which_cases_use_a_graph(measured):
-    workplace, _ = measured
-    select = ("list", "--suite", workplace.suites / "graphs", "--points", "smoke")
-    assert [row["graph"] for row in workplace(*select, "--format", "json", code=0).json] == ["", "replay", "cold steps"]
-    shown = workplace(*select, code=0).out
+def test_the_list_says_which_cases_use_a_graph(perfsvc):
+    select = ("list", "--suite", perfsvc.suites / "graphs", "--points", "smoke")
+    assert [row["graph"] for row in perfsvc(*select, "--format", "json", code=0).json] == ["", "replay", "cold steps"]
+    shown = perfsvc(*select, code=0).out
     assert re.search(r"launches\S+\s+kernel  ", shown)
     assert re.search(r"graph\[\S+\s+kernel, graph  ", shown)
     assert "kernel, graph (cold steps)" in shown
-
-
-def test_the_sum_of_the_steps_is_stored_for_replays(measured):
-    workplace, _ = measured
-    query = "select distinct variant from metrics join measurements on measurements.id = measurement_id "
-    query += "join cases on cases.id = case_id where metrics.name = 'steps_s' and value > 0"
-    assert workplace.rows(query) == [("graph",)]
-    assert "steps_s" in workplace("show", GRAPH, code=0).out
 
 
 def test_a_slower_graph_is_confirmed_as_a_graph_and_both_graphs_are_profiled(perfsvc):

@@ -1,8 +1,6 @@
 """What a renamed variant, a raised version and a git revision mean to a case's history."""
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -25,43 +23,18 @@ def copied(workplace, folder):
     return folder
 
 
-def verdicts(ended):
-    return {row["case"]: row["verdict"] for row in ended.json["results"]}
-
-
 @pytest.fixture(scope="module")
 def renamed(new_workplace):
-    """Return a workplace with three runs: before a rename, after it, and after a raised version."""
+    """Return a workplace with three runs, before a rename, after it, and after a raised version, and the last one."""
     workplace = new_workplace()
     suite = copied(workplace, workplace.folder / "kernels")
     arguments = ("--exclude", "scale/gamma", "--format", "json")
-    ended = [workplace.fake(*arguments, suite=suite, code=0)]
+    workplace.fake(*arguments, suite=suite, code=0)
     edit(suite, 'variant("alpha")', 'variant("first", formerly="alpha")')
-    ended.append(workplace.fake(*arguments, suite=suite, code=0))
+    workplace.fake(*arguments, suite=suite, code=0)
     shutil.copy(workplace.database, workplace.folder / "renamed.db")
     edit(suite, "benchmark = Benchmark(", "benchmark = Benchmark(version=2,")
-    ended.append(workplace.fake(*arguments, suite=suite, code=0))
-    return workplace, ended
-
-
-def test_a_renamed_variant_keeps_its_history(renamed):
-    workplace, (before, after, _) = renamed
-    assert verdicts(before) == {ALPHA: "new", BETA: "new"}
-    assert verdicts(after) == {FIRST: "unchanged", BETA: "unchanged"}
-    rows = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
-    assert {row["case"]: row["verdict"] for row in rows} == {FIRST: "unchanged", BETA: "unchanged"}
-
-
-def test_a_history_is_shown_under_both_names(renamed):
-    workplace, _ = renamed
-    for name in (ALPHA, FIRST):
-        rows = workplace("show", name, "--db", "renamed.db", "--format", "json", code=0).json
-        assert [(row["run"], row["case"]) for row in rows] == [(1, ALPHA), (2, FIRST)]
-        later = workplace("show", name, "--format", "json", code=0).json
-        assert [(row["run"], row["case"]) for row in later] == [(3, FIRST)]
-    ended = workplace("show", FIRST, "--device", "GPU-gone", code=2)
-    assert f"{FIRST} was never measured on GPU-gone" in ended.err
-    assert "cure: name a device that has it: FAKE-0" in ended.err
+    return workplace, workplace.fake(*arguments, suite=suite, code=0)
 
 
 def test_a_history_shows_the_newest_runs_and_says_if_there_are_older_ones(renamed):
@@ -77,11 +50,17 @@ def test_a_history_shows_the_newest_runs_and_says_if_there_are_older_ones(rename
 
 
 def test_a_raised_version_ends_a_history(renamed):
-    workplace, (_, _, raised) = renamed
-    assert verdicts(raised) == {FIRST: "new", BETA: "new"}
+    workplace, raised = renamed
+    assert {row["case"]: row["verdict"] for row in raised.json["results"]} == {FIRST: "new", BETA: "new"}
+    for name in (ALPHA, FIRST):
+        rows = workplace("show", name, "--format", "json", code=0).json
+        assert [(row["run"], row["case"]) for row in rows] == [(3, FIRST)]
     rows = workplace("compare", "2", "3", "--format", "json", code=0).json["verdicts"]
     assert {row["verdict"] for row in rows} == {"new"}
     assert "version 2 of a case whose history ended with version 1" in rows[0]["reason"]
+    ended = workplace("show", FIRST, "--device", "GPU-gone", code=2)
+    assert f"{FIRST} was never measured on GPU-gone" in ended.err
+    assert "cure: name a device that has it: FAKE-0" in ended.err
 
 
 # --- git -------------------------------------------------------------------------------------------------------------
@@ -96,9 +75,6 @@ def commit(folder, message):
 def repository(new_workplace):
     """Return a repository of three commits: two measured, the second also with changes, the third not measured."""
     workplace = new_workplace()
-    workplace.environment["TMPDIR"] = str(workplace.folder / "temporary")
-    workplace.environment["PATH"] = f"{Path(sys.executable).parent}:{workplace.environment['PATH']}"
-    (workplace.folder / "temporary").mkdir()
     top = workplace.folder / "a repository"
     suite = copied(workplace, top / "kernels")
     git(workplace.folder, "init", "--initial-branch", "main", top)
@@ -114,26 +90,10 @@ def repository(new_workplace):
     return workplace, suite
 
 
-def test_revisions_of_the_suites_repository_are_compared(repository):
-    workplace, suite = repository
-    ended = workplace("compare", "HEAD~2", "HEAD~1", "--suite", suite, "--format", "json", code=1).json
-    assert (ended["base"], ended["new"]) == (1, 2)
-    assert {row["case"] for row in ended["verdicts"] if row["verdict"] == "regression"} == {BETA}
-    rows = workplace("report", "main~1", "--suite", suite, "--format", "json", code=0).json
-    assert {row["run"] for row in rows} == {2}
-
-
-def test_a_dirty_tree_is_marked(repository):
-    workplace, _ = repository
-    origins = [row["provenance"] for row in workplace("runs", "--format", "json", code=0).json]
-    dirty = {origin["dirty"]: origin["commit"] for origin in origins[-3:]}
-    assert [origin["dirty"] for origin in origins[-3:]] == [True, False, False]
-    assert {origin["branch"] for origin in origins[-3:]} == {"main"}
-    assert f"{dirty[True][:9]}+" in workplace("runs", code=0).out
-
-
 def test_outside_any_repository_a_revision_is_a_commit_or_a_branch_of_a_run(repository, tmp_path):
     workplace, suite = repository
+    rows = workplace("report", "main~1", "--suite", suite, "--format", "json", code=0).json
+    assert {row["run"] for row in rows} == {2}
     outside = tmp_path / "outside"
     shutil.copytree(suite, outside)
     commits = {row["id"]: row["provenance"]["commit"] for row in workplace("runs", "--format", "json", code=0).json}

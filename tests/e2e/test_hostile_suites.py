@@ -14,7 +14,6 @@ def script(monkeypatch):
     return importlib.import_module("hostile_suites")
 
 
-@pytest.mark.slow
 def test_hostile_files_cost_their_benchmarks_alone(script):
     result = script.attack(script.GROUP, seed=4)
     assert result.problems == []

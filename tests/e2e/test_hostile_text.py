@@ -33,8 +33,6 @@ from perfsvc.store import Store
 from perfsvc.text import LONGEST_PARAGRAPH
 from tests.e2e.stored_text import GROUPS, HARMLESS, PAYLOADS, fill, payload_of, replace_texts, stored
 
-pytestmark = pytest.mark.slow
-
 TABLES = (
     ("runs",),
     ("runs", "history"),
@@ -206,15 +204,8 @@ class Shown:
         copied = shutil.copy(self.perfsvc.database, self._file("db"))  # sending adds events to the findings
         settings = Settings(notify={"targets": {"team": "TEAM"}, "about": ("new", "resolved", "failed")})
         with Store.open(copied) as store:
-            notify(
-                store,
-                2,
-                settings,
-                lambda _: None,
-                environment={"TEAM": "fake://team"},
-                notifier=lambda: notifier,
-                sleep=lambda _: None,
-            )
+            quick = {"notifier": lambda: notifier, "sleep": lambda _: None}
+            notify(store, 2, settings, lambda _: None, environment={"TEAM": "fake://team"}, **quick)
         ((_, message),) = notifier.sent
         return message
 

@@ -45,7 +45,6 @@ def place(new_workplace):
     return workplace
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_command_that_shows_results_imports_only_what_it_needs(place, arguments):
     ended = subprocess.run(

@@ -7,8 +7,6 @@ import pytest
 
 from tests.e2e.history import CASE, History
 
-pytestmark = pytest.mark.slow  # compiles and measures two revisions
-
 
 @pytest.fixture
 def history(perfsvc):
@@ -25,34 +23,19 @@ def change(history, old, new):
     history.bench.write_text(text.replace(old, new))
 
 
-def test_a_slower_kernel_is_found_in_three_pairs_and_nothing_is_stored(history):
+def test_revisions_are_written_to_files_and_nothing_is_stored_or_left_in_the_repository(history):
     history.line("aBb")
-    compared = history.compare("HEAD~2", "HEAD~1", code=1)
-    assert verdicts(compared)[CASE] == ("regression", "kernel")
-    row = next(row for row in compared["verdicts"] if row["case"] == CASE)
-    assert row["ratio"] == pytest.approx(1.05, rel=1e-6)
-    assert (row["baseline_replicas"], row["candidate_replicas"]) == (3, 3)
-    assert (row["baseline_s"], row["candidate_s"]) == pytest.approx((1e-4, 1.05e-4))
-    assert (compared["base"], compared["new"]) == (None, None)
-    assert compared["new_run"]["commit"] == history.git("rev-parse", "HEAD~1")
+    files = ("--output", "compare.html", "--output", "compare.md", "--output", "junit=c.xml")
+    history.compare("HEAD~2", "HEAD~1", *files, form="table", code=1)
+    page, text, junit = (
+        (history.perfsvc.folder / name).read_text() for name in ("compare.html", "compare.md", "c.xml")
+    )
+    assert "<h1>HEAD~1 against HEAD~2</h1>" in page
+    assert "| **regression** | `scale/beta[n=100]` | +5.0 % |" in text
+    assert ET.fromstring(junit).find(f"testsuite/testcase[@name='{CASE}']/failure") is not None  # noqa: S314 - our own
     assert not history.perfsvc.database.exists()
     assert history.untouched()
     assert verdicts(history.compare("HEAD~1", code=0))[CASE] == ("improvement", "kernel")
-
-
-def test_revisions_are_measured_once_for_all_files(history):
-    history.line("aB")
-    files = ("--output", "compare.html", "--output", "compare.csv", "--output", "compare.md", "--output", "junit=c.xml")
-    revisions = ("HEAD~1", "HEAD", "--suite", history.suite, "--device", history.device)
-    ended = history.perfsvc("compare", "--interleaved", *revisions, *files, code=1)
-    names = [*files[1:6:2], "c.xml"]
-    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == names
-    page, rows, text, junit = ((history.perfsvc.folder / name).read_text() for name in names)
-    assert "<h1>HEAD against HEAD~1</h1>" in page
-    assert rows.splitlines()[1].startswith("regression,kernel,")
-    assert text.startswith("### 1 regression,")
-    assert "| **regression** | `scale/beta[n=100]` | +5.0 % |" in text
-    assert ET.fromstring(junit).find(f"testsuite/testcase[@name='{CASE}']/failure") is not None  # noqa: S314 - our own
 
 
 def test_the_same_code_is_unchanged_and_is_not_measured(history):
@@ -127,9 +110,7 @@ def test_a_source_that_does_not_compile_is_broken_and_a_broken_base_is_no_baseli
     history.line("a")
     history.source.rename(history.source.with_suffix(".txt"))
     history.commit("no source")
-    broken = history.perfsvc(
-        "compare", "--interleaved", "HEAD~1", "HEAD", "--suite", history.suite, "--device", history.device, code=4
-    )
+    broken = history.compare("HEAD~1", code=4, form="table")
     assert "no source file 'scale.cu'" in broken.err
     assert str(history.suite) in broken.err
     assert "perfsvc-tmp" not in broken.err
@@ -148,18 +129,12 @@ def test_python_functions_run_with_the_modules_of_their_revision(history, monkey
     history.commit("right")
     (package / "mine" / "numbers.py").write_text("FACTOR = 3.0\n")
     history.commit("wrong")
-    compared = history.perfsvc(
-        *("compare", "--interleaved", "HEAD~1", "HEAD", "--suite", history.suite),
-        *("--device", "cpu", "--format", "json"),
-        code=4,
-    ).json
+    places = ("HEAD~1", "HEAD", "--suite", history.suite, "--device", "cpu", "--format", "json")
+    compared = history.perfsvc("compare", "--interleaved", *places, code=4).json
     assert verdicts(compared) == {"scale/host[n=100]": ("broken", None)}
     (package / "mine" / "numbers.py").write_text("FACTOR = 2.0  # of two\n")
     history.commit("right again")
-    repaired = history.perfsvc(
-        *("compare", "--interleaved", "HEAD~1", "HEAD", "--suite", history.suite),
-        *("--device", "cpu", "--format", "json"),
-    ).json
+    repaired = history.perfsvc("compare", "--interleaved", *places).json
     assert verdicts(repaired) == {"scale/host[n=100]": ("new", None)}
 
 

@@ -21,8 +21,6 @@ from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Measurements, Runs
 
-pytestmark = pytest.mark.slow  # processes that are killed
-
 RUNS, CASES, KILLS = 30, 100, 2
 MEASURED = {
     "replica": 0,

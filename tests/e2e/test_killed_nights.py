@@ -11,8 +11,6 @@ from perfsvc.notify.notifier import HEADER
 from tests.conftest import receiving
 from tests.e2e.nights import Nights, copied
 
-pytestmark = pytest.mark.slow  # nights that are killed and resumed
-
 KILLED_AT_COMMIT = """
 import atexit, os, signal, sys
 from sqlalchemy import Engine, event
@@ -176,11 +174,8 @@ def test_a_night_whose_suite_has_changed_is_not_resumed_and_stays_interrupted(ni
     source.write_text(before)
     ended = nights(code=1)
     assert "night 2 was stopped after its stage check and was not resumed" in ended.err
-    assert [(state, code) for state, code, _ in nights.nights()] == [
-        ("finished", 0),
-        ("interrupted", None),
-        ("finished", 1),
-    ]
+    ends = [("finished", 0), ("interrupted", None), ("finished", 1)]
+    assert [(state, code) for state, code, _ in nights.nights()] == ends
     assert nights.perfsvc.rows("select state from runs") == [("finished",), ("interrupted",), ("finished",)]
     error = nights("--resume", code=2).err
     assert "night 3 is the newest of this host, and was not stopped before its end: there is none to resume" in error

@@ -60,17 +60,9 @@ def test_what_a_host_variant_returns_is_stored_and_shown(first):
     assert workplace.rows("select value from metrics where name = 'buffers'") == [(2.0,)] * 2
 
 
-def test_the_run_table_has_a_line_for_each_metric_with_its_verdict(slower):
-    out = slower[1].out
-    lines = {words[0]: words[1:] for line in out.splitlines() if (words := line.split())}
-    assert lines["latency_ms"][0] == "4"
-    assert lines["latency_ms"][-3:] == ["+100.0", "%", "regression"]
-    assert lines["buffers"][-1] == "unchanged"
-    assert out.splitlines()[-1] == "run 2: 1 ok; 1 regression, 0 improvements, 2 unchanged among 3 metrics"
-
-
 def test_a_metric_is_better_when_it_is_lower(slower):
-    workplace, _ = slower
+    workplace, ended = slower
+    assert ended.out.splitlines()[-1] == "run 2: 1 ok; 1 regression, 0 improvements, 2 unchanged among 3 metrics"
     rows = workplace("compare", "1", "2", "--select", REPORTS, "--format", "json", code=1).json["verdicts"]
     verdicts = {row["metric"]: row for row in rows if row["case"] == REPORTS}
     assert verdicts["latency_ms"]["verdict"] == "regression"
@@ -80,10 +72,8 @@ def test_a_metric_is_better_when_it_is_lower(slower):
     assert f"{REPORTS} latency_ms" in workplace("compare", "1", "2").out
 
 
-def test_metrics_are_columns_of_the_report_and_a_case_without_times_has_a_history(slower):
+def test_a_case_without_times_has_a_history(slower):
     workplace, _ = slower
-    (row,) = workplace("report", "--summary", "--format", "json", code=0).json
-    assert (row["case"], row["metric_latency_ms"], row["median_s"], row["replicas"]) == (REPORTS, 4.0, None, 2)
     rows = workplace("show", REPORTS, "--format", "json", code=0).json
     assert [(row["run"], row["status"], row["median_s"]) for row in rows] == [(1, "ok", None), (2, "ok", None)]
     out = workplace("show", REPORTS, code=0).out

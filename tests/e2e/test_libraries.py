@@ -86,7 +86,6 @@ def test_a_library_is_measured_or_costs_its_case(measured):
     assert {variant: row["reason"] for variant, row in rows.items() if REASONS[variant] not in row["reason"]} == {}
 
 
-@pytest.mark.slow
 def test_the_page_s_library_runs_without_a_gpu_and_the_others_are_skipped(new_workplace):
     workplace = new_workplace()
     for name, text in FILE.findall(PAGE.read_text(encoding="utf-8")):

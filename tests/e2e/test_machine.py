@@ -6,14 +6,13 @@ import pytest
 
 from perfsvc.device.find import find
 
-DEAD_ON_ARRIVAL = """
+BEFORE_A_WORKER = """
 import os
 import sys
 
 if "perfsvc.measure.worker.main" in sys.orig_argv:
     print("cannot map the device", flush=True)
-    os._exit(3)
-"""
+    """
 
 
 def test_every_device_is_listed(perfsvc):
@@ -69,24 +68,20 @@ def test_a_device_that_means_nothing_is_a_usage_error(perfsvc, spec):
     assert "cure: name one of: auto, cpu, cuda" in ended.err
 
 
-def test_a_worker_that_dies_while_it_starts_ends_the_run_with_its_output(perfsvc):
+DID_NOT_START = ["error: the worker for fake:{script} did not start", "exit status 3): cannot map the device"]
+ENDS = {
+    "os._exit(3)": [*DID_NOT_START, "cure: see what this machine lacks: perfsvc doctor"],
+    "os.remove({script!r})": ["the fake device's script {script} cannot be used", "cure: name a JSON script"],
+}
+
+
+@pytest.mark.parametrize(("end", "messages"), ENDS.items())
+def test_a_worker_that_does_not_start_or_finds_no_device_ends_the_run(perfsvc, end, messages):
+    script = str(perfsvc.script)
     perfsvc.own_servers = True
-    (perfsvc.folder / "sitecustomize.py").write_text(DEAD_ON_ARRIVAL)
+    (perfsvc.folder / "sitecustomize.py").write_text(BEFORE_A_WORKER + end.format(script=script))
     perfsvc.environment["PYTHONPATH"] = str(perfsvc.folder)
     perfsvc.play({"*": {"seconds": 1e-4}})
     ended = perfsvc.fake(code=5)
-    assert f"error: the worker for fake:{perfsvc.script} did not start" in ended.err
-    assert "exit status 3): cannot map the device" in ended.err
-    assert "cure: see what this machine lacks: perfsvc doctor" in ended.err
+    assert [message for message in messages if message.format(script=script) not in ended.err] == []
     assert perfsvc.rows("select state from runs") == [("failed",)]
-
-
-def test_a_device_that_is_gone_when_its_worker_opens_it_ends_the_run(perfsvc):
-    perfsvc.own_servers = True
-    perfsvc.environment["PYTHONPATH"] = str(perfsvc.folder)
-    removes = DEAD_ON_ARRIVAL.replace("os._exit(3)", f"os.remove({str(perfsvc.script)!r})")
-    (perfsvc.folder / "sitecustomize.py").write_text(removes)
-    perfsvc.play({"*": {"seconds": 1e-4}})
-    ended = perfsvc.fake(code=5)
-    assert f"the fake device's script {perfsvc.script} cannot be used" in ended.err
-    assert "cure: name a JSON script" in ended.err

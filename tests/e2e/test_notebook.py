@@ -39,7 +39,6 @@ def measure_twice(perfsvc):
     perfsvc.fake("--confirm", suite=suite)
 
 
-@pytest.mark.slow
 def test_every_cell_runs_and_shows_the_slower_case(perfsvc):
     pytest.importorskip("nbclient")
     assert NOTEBOOK.stat().st_size < 60_000

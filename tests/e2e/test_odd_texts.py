@@ -45,7 +45,6 @@ def process(workplace, encoding, *arguments):
     return started.returncode, out
 
 
-@pytest.mark.slow
 def test_no_command_fails_for_an_encoding(odd):
     workplace, case = odd
     for encoding, command in [*(("ascii", command) for command in COMMANDS), ("latin-1", "report")]:
@@ -56,7 +55,6 @@ def test_no_command_fails_for_an_encoding(odd):
         assert ended.out, command
 
 
-@pytest.mark.slow
 def test_a_lone_surrogate_in_a_reason_is_stored_and_shown(perfsvc):
     fill(perfsvc.database)
     reason = "\udcff the GPU was shared ✓"

@@ -23,7 +23,6 @@ def on_cluster(perfsvc):
     return run
 
 
-@pytest.mark.slow
 def test_suspects_are_measured_again_on_the_cluster(perfsvc, on_cluster):
     for _ in range(2):
         on_cluster(cases=FAST, code=0)

@@ -95,7 +95,6 @@ def rows_of(url):
     return "\n".join(texts)
 
 
-@pytest.mark.slow
 def test_a_night_keeps_its_secrets(perfsvc, databases, monkeypatch):
     name = databases.create()
     plain = databases.url(name)

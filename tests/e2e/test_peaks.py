@@ -16,14 +16,9 @@ def test_a_case_is_shown_as_a_share_of_the_better_peak(perfsvc):
     assert ended.json["peaks"] == [pytest.approx(ROOF)]
     share = 800 / 1e-6 / ROOF["read_bytes_per_s"]
     assert [row["peak_share"] for row in ended.json["results"]] == [pytest.approx(share, rel=1e-6)] * 3
-    (first, *_) = perfsvc("report", "--format", "json", code=0).json
-    assert first["peak_share"] == pytest.approx(share, rel=1e-6)
-    *_, newest = perfsvc("show", CASE, "--format", "json", code=0).json
-    assert newest["details"]["peak_share"] == pytest.approx(share, rel=1e-6)
-    for out in (perfsvc.fake(code=0).out, perfsvc("report", code=0).out):
-        assert "measured peak: copies 1.05 GB/s, reads 2.10 GB/s" in out
-        (line,) = [line for line in out.splitlines() if line.startswith(f"✓  {CASE}")]
-        assert " 38 % " in line
+    out = perfsvc("report", code=0).out
+    assert "measured peak: copies 1.05 GB/s, reads 2.10 GB/s" in out
+    assert [line for line in out.splitlines() if line.startswith(f"✓  {CASE}") and " 38 % " in line]
 
 
 def test_the_peak_is_measured_once_a_run_is_no_case_of_it_and_may_be_missing(perfsvc):
@@ -39,15 +34,6 @@ def test_the_peak_is_measured_once_a_run_is_no_case_of_it_and_may_be_missing(per
     assert "of peak" not in ended.out
     assert "run 2: 3 ok" in ended.out
     assert perfsvc.rows("select count(*) from peaks") == [(1,)]
-
-
-def test_the_cpu_device_has_no_peak(perfsvc):
-    ended = perfsvc.cpu(
-        "--select", "*/alpha", "--samples", 3, "--replicas", 1, "--format", "json", suite="scale", code=0
-    )
-    assert ended.json["peaks"] == []
-    assert [row["peak_share"] for row in ended.json["results"]] == [None]
-    assert ended.err == ""
 
 
 def test_work_beyond_the_peak_is_a_warning_and_the_time_stays(perfsvc):

@@ -116,7 +116,6 @@ def test_an_unreadable_report_is_stored_with_the_reason(night):
     assert perfsvc.rows("select count(*) from artifacts where kind = 'report'") == [(1,)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 4)])
 def test_an_error_that_holds_for_the_whole_gpu_is_not_tried_for_every_case(night, fault, looked):
     perfsvc, suite, play = night

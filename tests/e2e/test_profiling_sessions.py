@@ -190,7 +190,6 @@ def test_a_profiler_that_never_works_is_not_started_for_every_case(stage, monkey
     assert stage.profiled(failed=True) == [("gamma", 2), ("alpha", 2)]
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_the_budget_is_reported_and_done_the_next_night(stage, monkeypatch):
     clock = mock.Mock(wraps=session.time)
     clock.monotonic.side_effect = lambda: 1e9 * (stage.progress.steps >= 2) + 1
@@ -225,7 +224,6 @@ def test_waiting_for_a_gpu_that_another_run_uses_counts_in_the_budget(stage, mon
     assert stage.programs == []
 
 
-@pytest.mark.slow
 def test_a_night_keeps_its_budget_and_the_next_night_explains_what_was_left_over(perfsvc):
     nights = Nights(perfsvc, '\n[profile]\nbudget = "0.001s"\n')
     nights(code=0)
@@ -248,7 +246,6 @@ def confirm_on_two(perfsvc):
     confirm(perfsvc, perfsvc.folder / "first.json", perfsvc.folder / "second.json")
 
 
-@pytest.mark.slow
 def test_gpus_of_one_model_with_the_same_binaries_share_an_explanation(prepared, monkeypatch):
     stage = Stage(prepared(confirm_on_two), monkeypatch)
     devices = [stage.perfsvc.folder / name for name in ("first.json", "second.json")]
@@ -274,7 +271,6 @@ def test_gpus_of_one_model_with_the_same_binaries_share_an_explanation(prepared,
     assert "on 2 GPUs of the model Fake GPU (FAKE-0, FAKE-1)" in " ".join(out.split())
 
 
-@pytest.mark.slow
 def test_without_its_gpu_a_regression_is_profiled_on_another_of_the_same_model(prepared, monkeypatch):
     stage = Stage(prepared(confirm_on_two), monkeypatch)
     stage.explain(devices=[stage.perfsvc.folder / "second.json"])

@@ -13,8 +13,6 @@ import pytest
 from tests.e2e.history import git
 from tests.e2e.processes import alive, wait_for
 
-pytestmark = pytest.mark.slow  # runs many programs, some of which hang
-
 GOOD = {"good": 1.5e-3, "spaces": 2.5e-3, "machine": 7e-3, "json": 1.5e-3, "picked": 1.5e-3, "status": 1e-3}
 GOOD |= {"stdin": 1e-3, "built": 4e-3}
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.history import CASE, SLOW, USUAL, History
 from tests.github_stand_in import REPOSITORY, Github, Runner, Serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # compiles and measures two revisions for each push
+pytestmark = pytest.mark.timeout(400)  # compiles and measures two revisions for each push
 
 PULL = 7
 KERNEL = ("gpu/kernels/scale/scale.cu", 6)

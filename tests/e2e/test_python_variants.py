@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.slow  # whole nights
-
 SETTINGS = """
 suite = "suite"
 

@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install perfsvc[ray
 from perfsvc.service.cluster import ray_cluster
 from tests.benchmarks.ray_nodes import ray_nodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 CASES = 24
 MEASURED = "SELECT run_id, case_id FROM measurements"
 

@@ -8,8 +8,6 @@ import pytest
 from tests.e2e.history import git
 from tests.e2e.nights import SLOW, USUAL, Nights
 
-pytestmark = pytest.mark.slow  # whole nights
-
 SETTINGS = """
 [notify]
 targets = {team = "TEAM_URL", alice = "ALICE_URL", ops = "OPS_URL"}

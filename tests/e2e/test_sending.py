@@ -14,7 +14,7 @@ from perfsvc.service.transfer import send as sending
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Store
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 class Hub:

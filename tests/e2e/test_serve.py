@@ -10,6 +10,8 @@ import urllib.request
 
 import pytest
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture
 def measured(perfsvc):
@@ -20,7 +22,7 @@ def measured(perfsvc):
 
 @pytest.fixture
 def serving(measured):
-    """Return a function that starts a server with some options and returns its process and its address."""
+    """Return a function that starts a server with some options and returns its process and the line that it prints."""
     processes = []
 
     def start(*options):
@@ -28,7 +30,7 @@ def serving(measured):
         processes.append(process)
         line = process.stdout.readline()
         assert line.startswith("serving at http://"), process.stderr.read()
-        return process, line.split()[-1]
+        return process, line
 
     yield start
     for process in processes:
@@ -41,11 +43,10 @@ def read(url):
         return answer.read().decode()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_answers_until_a_signal_and_ends_with_0(serving, number):
-    process, url = serving()
+    process, line = serving()
+    url = line.split()[-1]
     assert url.startswith("http://127.0.0.1:")
     assert "Tonight · perfsvc" in read(url)
     assert json.loads(read(f"{url}api/v1/runs"))["items"][0]["run"] == 1
@@ -57,17 +58,12 @@ def test_the_server_answers_until_a_signal_and_ends_with_0(serving, number):
     out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (0, "")
     lines = [json.loads(line) for line in err.splitlines()]
-    assert [(line["path"], line["status"]) for line in lines] == [
-        ("/", 200),
-        ("/api/v1/runs", 200),
-        ("/api/v1/runs/99", 404),
-    ]
+    asked = [("/", 200), ("/api/v1/runs", 200), ("/api/v1/runs/99", 404)]
+    assert [(line["path"], line["status"]) for line in lines] == asked
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_run_that_is_stored_while_the_server_runs_is_served(serving, measured):
-    _, url = serving()
+    url = serving()[1].split()[-1]
     assert "run 1," in read(url)
     measured.fake(code=0)
     assert "run 2," in read(url)
@@ -77,26 +73,15 @@ def test_a_run_that_is_stored_while_the_server_runs_is_served(serving, measured)
     writer.close()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_a_server_that_listens_at_every_address_prints_the_name_of_the_machine(measured, host):
-    process = measured.start("serve", "--host", host, "--port", 0, "--anonymous")
-    try:
-        line = process.stdout.readline()
-        address, _, rest = line.removeprefix(f"serving at http://{socket.gethostname()}:").partition("/ ")
-        assert rest == "and at every other address of this machine\n", line or process.stderr.read()
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{address}/healthz", headers={"Host": f"{socket.gethostname()}:{address}"}
-        )
-        assert read(asked) == "ok\n"
-    finally:
-        process.kill()
-        process.communicate()
+def test_a_server_that_listens_at_every_address_prints_the_name_of_the_machine(serving, host):
+    _, line = serving("--host", host, "--anonymous")
+    port, _, rest = line.removeprefix(f"serving at http://{socket.gethostname()}:").partition("/ ")
+    assert rest == "and at every other address of this machine\n"
+    named = {"Host": f"{socket.gethostname()}:{port}"}
+    assert read(urllib.request.Request(f"http://127.0.0.1:{port}/healthz", headers=named)) == "ok\n"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_port_that_is_in_use_is_an_error_with_a_cure(measured):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = measured("serve", "--port", taken.getsockname()[1], code=5)

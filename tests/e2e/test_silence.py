@@ -14,8 +14,6 @@ from perfsvc.device import fake
 from perfsvc.errors import NoDeviceError
 from tests.e2e.nights import USUAL
 
-pytestmark = pytest.mark.slow
-
 SETTINGS = """
 suite = "scale"
 
@@ -182,16 +180,8 @@ def test_a_variant_that_is_gone_is_one_finding_and_accepting_it_forgets_it(box):
     box.without(', variant("gamma", params={"REPEAT": 2})')
     (message,) = box.night(code=4)
     assert message["title"] == "variant scale/gamma is missing"
-    assert "1 case, last seen in night 1, " in message["message"]
-    assert "; the suite no longer has it\n" in message["message"]
-    assert "not gone? see what perfsvc list says; the next night that measures all of it " in message["message"]
-    assert 'gone on purpose? perfsvc expect forget --finding 1 --reason "…"' in message["message"]
     assert box.night(code=4) == []
-    shown = box.perfsvc("findings", "show", "1", code=0).out
-    assert "variant scale/gamma" in shown
-    assert "night 2" in shown
     assert box.perfsvc("findings", "show", "1", "--format", "json", code=0).json["moved"] == []
-    assert "variant scale/gamma" in box.perfsvc("findings", code=0).out
     assert "leave out --select" in box.perfsvc("findings", "ack", "1", "--select", "*/gamma", code=2).err
     accepted = box.perfsvc("findings", "accept", "1", "--reason", "merged into beta", code=0).out
     assert accepted == "finding 1 is accepted: variant scale/gamma is no longer expected\n"

@@ -7,8 +7,6 @@ import pytest
 
 from perfsvc.store import Store
 
-pytestmark = pytest.mark.slow  # some fifty nights
-
 BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 

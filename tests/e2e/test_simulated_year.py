@@ -9,8 +9,6 @@ import pytest
 
 from perfsvc.store import Store
 
-pytestmark = pytest.mark.slow  # a simulated year in short
-
 BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 

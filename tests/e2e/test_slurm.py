@@ -12,7 +12,7 @@ pytest.importorskip("submitit", reason="submitit is not installed: pip install p
 from perfsvc.service.cluster import limits, slurm_cluster, slurm_jobs
 from tests.slurm_stand_in import slurm_stand_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 CASES = 24
 SETTINGS = """
 [slurm]
@@ -45,17 +45,23 @@ def on_slurm(perfsvc):
         yield command, slurm
 
 
+def disturbed(perfsvc, command, disturb, code):
+    """Run a command, and disturb it when it has stored four measurements."""
+
+    def in_the_middle():
+        perfsvc.wait_for(None, 4)
+        disturb()
+
+    disturbing = threading.Thread(target=in_the_middle)
+    disturbing.start()
+    ended = perfsvc(*command, code=code)
+    disturbing.join()
+    return ended
+
+
 def test_each_case_is_stored_once_though_a_node_dies(perfsvc, on_slurm):
     command, slurm = on_slurm
-
-    def break_node_in_the_middle():
-        perfsvc.wait_for(None, 4)
-        slurm.break_node("1")
-
-    breaking = threading.Thread(target=break_node_in_the_middle)
-    breaking.start()
-    ended = perfsvc(*command(), code=0)
-    breaking.join()
+    ended = disturbed(perfsvc, command(), lambda: slurm.break_node("1"), code=0)
     assert "FAKE-0 is lost (job 1 on here was lost: its job ended with the state NODE_FAIL)" in ended.err
     measured = perfsvc.rows("SELECT run_id, case_id FROM measurements")
     assert len(measured) == len(set(measured)) == CASES
@@ -68,15 +74,11 @@ def test_each_case_is_stored_once_though_an_agent_and_slurm_hang(perfsvc, on_slu
     monkeypatch.setattr(slurm_cluster, "SILENT_AGENT_S", 8.0)
     monkeypatch.setattr(slurm_jobs, "COMMAND_S", 3.0)
 
-    def freeze_agent_in_the_middle():
-        perfsvc.wait_for(None, 4)
+    def freeze():
         slurm.freeze("1")
         slurm.hang()
 
-    freezing = threading.Thread(target=freeze_agent_in_the_middle)
-    freezing.start()
-    ended = perfsvc(*command(), code=0)
-    freezing.join()
+    ended = disturbed(perfsvc, command(), freeze, code=0)
     assert "FAKE-0 is lost (job 1 on here was lost: its agent has given no sign of life for 8s)" in ended.err
     assert ended.err.count("Slurm does not say how the jobs are (squeue did not end within 3s)") == 1
     measured = perfsvc.rows("SELECT run_id, case_id FROM measurements")
@@ -91,17 +93,13 @@ def test_a_shared_folder_that_does_not_answer_ends_the_run_and_keeps_what_was_me
     monkeypatch.setattr(limits, "FOLDER_S", 3.0)
     pipes = []
 
-    def block_in_the_middle():
-        perfsvc.wait_for(None, 4)
+    def block():
         slurm.freeze("1")
         (replies,) = (perfsvc.folder / "shared").glob("run-*/0.replies")
         os.mkfifo(replies.with_suffix(".pipe"))
         pipes.append(replies.with_suffix(".pipe").replace(replies))  # opening it blocks
 
-    blocking = threading.Thread(target=block_in_the_middle)
-    blocking.start()
-    ended = perfsvc(*command(), code=5)
-    blocking.join()
+    ended = disturbed(perfsvc, command(), block, code=5)
     os.close(os.open(pipes[0], os.O_RDWR))
     shared = perfsvc.folder / "shared"
     assert f"the shared folder {shared} has not answered for 1s: the run waits for it, and ends after 3s" in ended.err

@@ -270,7 +270,6 @@ main()
 """``perfsvc`` whose database is locked after its first measurement, and which is killed after its third."""
 
 
-@pytest.mark.slow
 def test_a_night_killed_during_an_outage_is_resumed_with_what_its_spool_has(perfsvc):
     perfsvc.environment["XDG_DATA_HOME"] = str(perfsvc.folder / "data")
     nights = Nights(perfsvc)

@@ -29,7 +29,6 @@ def started(perfsvc, *arguments):
             run.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
@@ -50,7 +49,6 @@ def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number
     assert set(perfsvc.rows("select status from measurements")) <= {("ok",)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_run_stopped_while_it_compiles_ends_its_compilers(perfsvc, number):
     pid = perfsvc.folder / "pid"

@@ -42,7 +42,6 @@ def arguments(workplace):
     return ("run", "--device", f"fake:{workplace.script}", "--suite", workplace.suites / "scale", "--replicas", "1")
 
 
-@pytest.mark.slow
 def test_nothing_but_text_is_written_to_files_and_pipes(coloured):
     ended = coloured.process(*arguments(coloured), code=4)
     assert ESCAPE not in ended.out + ended.err
@@ -51,7 +50,6 @@ def test_nothing_but_text_is_written_to_files_and_pipes(coloured):
     assert "scale/beta[n=100]" in ended.out
 
 
-@pytest.mark.slow
 def test_a_terminal_gets_colour_and_a_progress_bar(coloured):
     code, shown = watched(coloured, *arguments(coloured))
     assert code == 4

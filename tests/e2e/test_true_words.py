@@ -8,8 +8,6 @@ from perfsvc.report.wording import NO_FINDING
 from tests.e2e.history import git
 from tests.e2e.nights import USUAL, Nights
 
-pytestmark = pytest.mark.slow  # whole nights
-
 SETTINGS = """
 [notify]
 targets = {team = "TEAM_URL"}
@@ -60,9 +58,6 @@ def test_a_suspect_that_pairs_cleared_is_counted_as_noise_and_says_why(nights, r
     (row,) = [row for row in nights.perfsvc("compare", "1", "2", "--format", "json").json["verdicts"] if row["cause"]]
     assert row["sentence"].startswith("noise scale/alpha[n=100]: +4.0 % ")
     assert row["sentence"].endswith("beside the baseline's code it is the same: the difference did not stay")
-
-
-# --- each case has its own reason ------------------------------------------------------------------------------------
 
 
 # --- why there is no finding -----------------------------------------------------------------------------------------

@@ -88,7 +88,6 @@ def do(folder: Path, page: str) -> None:
             )
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("xz") is None, reason="the tutorial unpacks reports with xz, which is not installed")
 def test_every_command_of_the_tutorial_does_what_the_page_shows(tmp_path):
     pytest.importorskip("ncu_report", reason="the tutorial explains reports with ncu-report")
@@ -96,7 +95,6 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(tmp_path):
     do(tmp_path, PAGE)
 
 
-@pytest.mark.slow
 def test_every_command_of_the_page_about_messages_does_what_the_page_shows(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         page = MESSAGES.replace(PORT, str(free.getsockname()[1]))

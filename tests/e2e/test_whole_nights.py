@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.slow  # whole nights
-
 CASE = "scale/beta[n=100]"
 SETTINGS = """
 suite = "scale"
@@ -43,12 +41,8 @@ def test_a_planted_regression_and_its_end_are_found_and_reported_once(perfsvc, n
     assert night(planted=False, code=0) == []
     (title,) = night(planted=True, code=1)
     assert CASE in title
-    ((finding, cause, state),) = perfsvc.rows("select id, cause, state from findings")
-    assert (cause, state) == ("kernel", "open")
-    assert "beta" in (perfsvc.folder / "nights" / "2" / "report.html").read_text()
-    site = perfsvc.folder / "site"
-    assert CASE in (site / "index.html").read_text()
-    assert perfsvc("findings", code=0).out.startswith(f"{finding} open")
+    assert perfsvc.rows("select cause, state from findings") == [("kernel", "open")]
+    assert CASE in (perfsvc.folder / "site" / "index.html").read_text()
 
     (title,) = night(planted=False, code=0)
     assert title == "scale/beta at the old level again"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from perfsvc.measure.worker.check import error_of
-from perfsvc.model import Status
 from perfsvc.suite import Selection
 
 WARP = 32
@@ -50,13 +49,6 @@ def test_one_coefficient_taken_for_its_neighbour_is_beyond_the_tolerance(suite, 
             wrong = coefficients.copy()
             wrong[place] += 1 / wrong.size
             assert error_of(benchmark.reference(x, wrong), right).max > benchmark.tolerance.max
-
-
-def test_every_table_is_right(check):
-    for index in ("uniform", "divergent"):
-        found = check("constant_memory", index=index, n=20_011)
-        right = dict.fromkeys(("global", "constant", "argument"), Status.OK)
-        assert {name: result.status for name, result in found.items()} == right
 
 
 def test_the_arguments_are_all_coefficients_in_their_order(suite, names):

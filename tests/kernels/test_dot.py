@@ -21,6 +21,7 @@ def test_one_product_left_out_is_beyond_the_tolerance(smoke):
     assert lightest / abs(expected["sum"][0]) > smoke.tolerance.max
 
 
+@pytest.mark.slow
 def test_compensated_and_float64_sums_lose_no_more_than_the_result_does(check):
     for n in (2, 1000, 20_011):
         found = check("dot", n=n)

@@ -46,6 +46,7 @@ def test_one_element_left_out_of_a_sum_is_beyond_the_tolerance(layouts):
     assert error_of(wrong, sums).max > spec.tolerance.max
 
 
+@pytest.mark.slow
 def test_every_variant_is_right_with_any_share_of_padding(check):
     for width in (*range(1, 6), 127, 128, 129, 512, 1001):
         found = check("pitched", slices=2, rows=11, width=width)

@@ -5,8 +5,10 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 
+@pytest.mark.slow
 def test_float4_turns_rows_that_are_aligned_for_it_and_rows_that_are_not(check):
     for n in (2, 3, 4, 5, 61, 62, 66, 67, 68):
         found = check("transpose/float4", n=n) | check("transpose/registers", n=n)

@@ -155,18 +155,30 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Store], object]], Path]:
-    """Return a function that fills a copy of the empty database, and returns the site that is built of it beside it."""
+def filled(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Store], object]], Path]:
+    """Return a function that fills a copy of the empty database, and returns it."""
 
-    def built(fill: Callable[[Store], object]) -> Path:
-        folder = tmp_path_factory.mktemp("built")
-        shutil.copy(template, folder / "perfsvc.db")
-        with Store.open(folder / "perfsvc.db") as store:
+    def filled(fill: Callable[[Store], object]) -> Path:
+        path = tmp_path_factory.mktemp("filled") / "perfsvc.db"
+        shutil.copy(template, path)
+        with Store.open(path) as store:
             fill(store)
-            build(store, folder / "site")
-        return folder / "site"
+        return path
 
-    return built
+    return filled
+
+
+def site_beside(database: Path) -> Path:
+    """Build the site of a database beside it, and return its folder."""
+    with Store.open(database) as store:
+        build(store, database.parent / "site")
+    return database.parent / "site"
+
+
+@pytest.fixture(scope="session")
+def built(filled: Callable[..., Path]) -> Callable[[Callable[[Store], object]], Path]:
+    """Return a function that fills a database, and returns the site that is built of it."""
+    return lambda fill: site_beside(filled(fill))
 
 
 @pytest.fixture

@@ -10,18 +10,19 @@ from perfsvc.model import Absence, Estimate, Expected, ExpectedKind, Measurement
 from perfsvc.report.pages.fleet import EXPLAINED, LOOKS, SIGNS, Health
 from perfsvc.store import MeasurementEntry, RunState, Store
 from tests.pages import fleets
+from tests.pages.conftest import site_beside
 from tests.site_of_runs import site_of
 
 
 @pytest.fixture(scope="session")
-def page_of_fleet(built):
-    return built(lambda store: fleets.fill(store, model=fleets.HOSTILE_TEXT)) / "fleet.html"
+def measured(filled):
+    """Return the database of the nights of two hosts."""
+    return filled(lambda store: fleets.fill(store, model=fleets.HOSTILE_TEXT))
 
 
 @pytest.fixture(scope="session")
-def measured(page_of_fleet):
-    """Return the database of the nights of two hosts."""
-    return page_of_fleet.parents[1] / "perfsvc.db"
+def page_of_fleet(measured):
+    return site_beside(measured) / "fleet.html"
 
 
 @pytest.fixture

@@ -107,6 +107,7 @@ def test_threads_share_the_pages(nights, names):
     assert pages == [fresh.page(path) for path in paths] * 4
 
 
+@pytest.mark.slow
 def test_what_can_happen_to_a_database_shows_on_the_pages_as_on_those_of_a_full_build(nights, tmp_path, names):
     shown, random = LivePages(nights.store, last=6), Random(7)
     cases = [names.tiled, names.naive, names.hostile]

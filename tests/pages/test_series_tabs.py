@@ -14,20 +14,20 @@ from perfsvc.report.pages.views import Views
 from perfsvc.store import MeasurementEntry, RunState, Store
 from perfsvc.text import json_of_numbers
 from tests.pages import fleets
-from tests.pages.conftest import serious
+from tests.pages.conftest import serious, site_beside
 from tests.site_of_runs import site_of
 
 KEYS = ["time", "energy", "error", "registers", "spills", "peak", "bandwidth"]
 
 
 @pytest.fixture(scope="session")
-def fleet_site(built):
-    return built(fleets.fill)
+def fleet_database(filled):
+    return filled(fleets.fill)
 
 
 @pytest.fixture(scope="session")
-def fleet_database(fleet_site):
-    return fleet_site.parent / "perfsvc.db"
+def fleet_site(fleet_database):
+    return site_beside(fleet_database)
 
 
 @pytest.fixture(scope="session")

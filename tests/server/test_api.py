@@ -57,13 +57,6 @@ def test_the_results_of_a_run_have_the_columns_of_the_summary_and_the_axes(web):
     assert failed["median_s"] is None
 
 
-def test_the_verdicts_of_a_run_have_the_columns_of_exports(web):
-    rows = read(web, "runs/12/verdicts")["items"]
-    assert {row["verdict"] for row in rows} == {"regression", "unchanged", "broken"}
-    assert set(names(schema.VERDICTS)) <= set(rows[0])
-    assert read(web, "runs/1/verdicts")["items"] == []
-
-
 def test_series_are_filtered_and_have_their_newest_level_and_history(web):
     (naive,) = read(web, "series?benchmark=transpose&text=NAIVE h100")["items"]
     assert naive["case"] == "transpose/naive[n=4096]"

@@ -1,7 +1,6 @@
 """The pages from the server, and what stands beside them: metrics, the feed and badges."""
 
 import sqlite3
-import threading
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -89,36 +88,6 @@ def test_a_night_that_writes_disturbs_no_reader(nights, names):
         assert web.get("/api/v1/runs").json()["items"][0]["label"] == "half written"
 
 
-def test_readers_and_a_writer_at_once_see_whole_runs(nights, names):
-    nights.night({names.tiled: 1e-4, names.naive: 1e-4})
-    done = threading.Event()
-
-    def write():
-        for _ in range(10):
-            nights.night({names.tiled: 1e-4, names.naive: 1e-4})
-        done.set()
-
-    with Store.open(nights.store.location, create=False, read_only=True) as reading:
-        web = client(reading)
-        writer = threading.Thread(target=write)
-        writer.start()
-        statuses = set()
-        while not done.is_set():
-            statuses |= {web.get(path).status_code for path in ("/", "/series.html", "/api/v1/series")}
-        writer.join()
-        assert statuses == {200}
-        assert len(web.get("/api/v1/runs").json()["items"]) == 11
-
-
-def test_hostile_names_are_text_everywhere(local):
-    for path in ("/", "/findings.html", "/findings/1.html", "/series.html", "/feeds/findings.atom"):
-        assert "<script>boom" not in local.get(path).text
-    (row,) = local.get("/api/v1/series?text=onerror").json()["items"]
-    picture = local.get(f"/badges/series/{row['key']}.svg")
-    assert "<script" not in picture.text
-    assert parsed(picture.text).find(f"{SVG}title").text.startswith("<img src=x onerror=boom()>")
-
-
 # --- metrics ---------------------------------------------------------------------------------------------------------
 
 
@@ -156,21 +125,12 @@ def require_metrics(web, other):
 # --- the feed --------------------------------------------------------------------------------------------------------
 
 
-def test_the_feed_has_an_entry_for_each_finding_with_an_id_that_stays(served):
-    web = served(public_url="https://perf.example.org/perf")
-    root = parsed(web.get("/feeds/findings.atom").text)
-    assert root.tag == f"{ATOM}feed"
-    assert [root.find(f"{ATOM}{name}").text for name in ("title", "id")] == [
-        "perfsvc: findings",
-        "https://perf.example.org/perf/feeds/findings.atom",
-    ]
+def test_the_feed_and_its_entries_have_ids_that_stay(served):
+    root = parsed(served(public_url="https://perf.example.org/perf").get("/feeds/findings.atom").text)
     (entry,) = root.iter(f"{ATOM}entry")
-    assert entry.find(f"{ATOM}id").text == "https://perf.example.org/perf/findings/1.html"
-    assert entry.find(f"{ATOM}title").text == "transpose/tiled and 1 more (open)"
-    assert "boom()</script>" in entry.find(f"{ATOM}content").text
-    for name in ("updated", "published"):
-        assert entry.find(f"{ATOM}{name}").text.endswith("Z")
-    assert root.find(f"{ATOM}updated").text == entry.find(f"{ATOM}updated").text
+    assert [each.find(f"{ATOM}id").text.removeprefix("https://perf.example.org/perf/") for each in (root, entry)] == [
+        *("feeds/findings.atom", "findings/1.html")
+    ]
 
 
 def test_an_empty_feed_is_valid_and_the_feed_follows_what_people_do(nights, names):

@@ -31,7 +31,7 @@ def receiver(request: pytest.FixtureRequest, tmp_path: Path, receiving_kind: str
         yield store
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def receiving_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

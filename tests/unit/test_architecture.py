@@ -59,13 +59,15 @@ def files() -> list[File]:
     for path, source in sources().items():
         tree = ast.parse(source.read_text(encoding="utf-8"))
         imports: set[str] = set()
+        writes = False
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
+            if isinstance(node, ast.Call):
+                writes = writes or writes_a_file(node)
+            elif isinstance(node, ast.Import):
                 imports |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imports.add(node.module.partition(".")[0])
         classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-        writes = any(writes_a_file(node) for node in ast.walk(tree) if isinstance(node, ast.Call))
         found.append(File(path, classes, imports, writes))
     return found
 
@@ -124,8 +126,10 @@ WRITING_FUNCTIONS = {"os.replace", "os.rename", "os.renames", "os.link", "os.sym
 
 
 def writes_a_file(call: ast.Call) -> bool:
+    name = getattr(call.func, "attr", None) or getattr(call.func, "id", "")
+    if name not in {"open", *WRITING_METHODS, *(each.rpartition(".")[2] for each in WRITING_FUNCTIONS)}:
+        return False
     function = ast.unparse(call.func)
-    name = function.rpartition(".")[2]
     if function == "os.open":
         return any(flag in ast.unparse(call) for flag in ("O_WRONLY", "O_RDWR", "O_CREAT"))
     if name == "open":

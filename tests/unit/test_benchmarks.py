@@ -5,7 +5,6 @@ import importlib
 import json
 import lzma
 import math
-import random
 import runpy
 import subprocess
 import sys
@@ -44,6 +43,7 @@ def test_help_shows_how_each_script_is_used(script, monkeypatch, capsys):
     assert (wrong, len(scripts) > 30) == ([], True)
 
 
+@pytest.mark.slow
 def test_the_detector_raises_only_relevant_alerts_on_the_real_series(script, monkeypatch, tmp_path):
     results, sheet, module = tmp_path / "found.json", tmp_path / "sheet.png", script("real_series")
     monkeypatch.setattr(sys, "argv", ["real_series.py", "--json", str(results)])
@@ -145,16 +145,6 @@ def test_a_median_may_move_by_half_a_percent_or_a_tenth_of_a_microsecond(script)
     ]  # fmt: skip
 
 
-def test_half_of_the_calls_are_delayed(script, monkeypatch):
-    module = script("host_delay")
-    slept, queued = [], []
-    monkeypatch.setattr(module.time, "sleep", slept.append)
-    late = module.delaying(lambda: queued.append(len(slept)), random.Random(1))
-    for _ in range(1000):
-        late()
-    assert (len(queued), len(slept), set(slept)) == (1000, pytest.approx(500, abs=50), {1e-3})
-
-
 def test_the_parts_of_a_run_add_up_and_its_medians_are_compared_with_those_of_the_same_gpu_alone(script):
     """A run of 10 s with two cases of 3 s and 2 s that were stored 5 s and 8 s after its start."""
     began = datetime(2026, 11, 21, tzinfo=UTC)
@@ -191,6 +181,7 @@ def test_the_parts_of_a_run_add_up_and_its_medians_are_compared_with_those_of_th
 # --- explain_pairs.py ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pairs_are_cases_of_the_suite_and_cover_all_reasons_and_their_lines_are_in_the_sources(script):
     module = script("explain_pairs")
     cases = {f"{listed.case.benchmark}/{listed.case.variant}" for listed in suite.discover(module.SUITE).cases}
@@ -204,6 +195,7 @@ def test_the_pairs_are_cases_of_the_suite_and_cover_all_reasons_and_their_lines_
         assert any((pair.line or "") in source for source in sources), pair
 
 
+@pytest.mark.slow
 def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(script, tmp_path, elsewhere):
     profiles = {}
     for report in H100.glob("*.ncu-rep.xz"):

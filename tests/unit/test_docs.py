@@ -161,9 +161,10 @@ def test_a_page_explains_each_value_of_a_choice():
 def test_the_code_uses_each_word():
     """The code outside the model names the class of a word, or any code uses the word."""
     code = {source: text_of(source) for source in (ROOT / "perfsvc").rglob("*.py")}
-    beside = set(re.findall(r"\w+", "\n".join(text for source, text in code.items() if source.parent != MODEL)))
+    found = {source: set(re.findall(r"\w+", text)) for source, text in code.items()}
+    beside = set().union(*(words for source, words in found.items() if source.parent != MODEL))
+    words = {word.lower() for word in set().union(*found.values())}
     every = "\n".join(code.values()).lower()
-    words = set(re.findall(r"\w+", every))
 
     def is_used(word: str) -> bool:
         several = " " in word and re.search(rf"\b{word.replace(' ', '[ _]?')}(?:s|es)?\b", every)

@@ -100,6 +100,7 @@ def compiled(tmp_path_factory):
     return cubin
 
 
+@pytest.mark.slow
 def test_equal_code_has_one_digest_with_or_without_debug_information(compiled):
     plain = compiled(KERNEL)
     lines, moved = compiled(KERNEL, "-lineinfo"), compiled("// moved\n\n" + KERNEL, "-lineinfo")
@@ -107,6 +108,7 @@ def test_equal_code_has_one_digest_with_or_without_debug_information(compiled):
     assert elf.code_digest(plain) == elf.code_digest(lines) == elf.code_digest(moved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),
     [("tile[63", "tile[62"), ("tile[64]", "tile[640]"), ("{1, 2, 3, 4}", "{1, 2, 3, 5}"), ("first(", "renamed(")],

@@ -40,7 +40,14 @@ needs_nvcc = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module", params=[(), ("-ptx",), ("-rdc=true", "-lcudadevrt")], ids=["cubin", "ptx", "linked"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((), id="cubin"),
+        pytest.param(("-ptx",), id="ptx", marks=pytest.mark.slow),
+        pytest.param(("-rdc=true", "-lcudadevrt"), id="linked", marks=pytest.mark.slow),
+    ],
+)
 def code(request, tmp_path_factory):
     source = tmp_path_factory.mktemp("names") / "k.cu"
     source.write_text(SOURCE)
@@ -58,7 +65,7 @@ def test_each_name_leads_to_the_symbol_that_the_compiler_chose_and_others_nowher
 
 
 @needs_nvcc
-@pytest.mark.parametrize("options", [(), ("-lcudadevrt",)])
+@pytest.mark.parametrize("options", [(), pytest.param(("-lcudadevrt",), marks=pytest.mark.slow)])
 def test_a_name_that_only_its_source_knows_leads_to_its_symbol(tmp_path, options):
     (tmp_path / "k.cu").write_text(SOURCE)
     code = NvccToolchain("sm_90").compile(Unit(tmp_path / "k.cu", ("::hidden", "::inner"), options=options))
@@ -66,6 +73,7 @@ def test_a_name_that_only_its_source_knows_leads_to_its_symbol(tmp_path, options
     assert "5inner" in entries.symbol(code, "::inner")
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_a_pointer_to_a_kernel_leaves_the_code_of_the_kernel_alone(tmp_path):
     (tmp_path / "k.cu").write_text(SOURCE)

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.errors import UsageError
@@ -105,6 +105,7 @@ def test_a_glob_for_a_broken_benchmark_may_match_nothing():
     assert ids("reduce/*", "matmul/naive[n=1024,dtype=f32]", broken=["reduce"]) == ["matmul/naive[n=1024,dtype=f32]"]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.builds(Case, NAMES, NAMES, st.just(()) | st.tuples(st.tuples(st.just("n"), NAMES))), unique=True))
 def test_every_id_selects_its_own_case(cases):
     for case in cases:

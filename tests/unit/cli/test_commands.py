@@ -91,31 +91,14 @@ def test_an_upgrade_shows_no_password(typed, monkeypatch):
 # --- report ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_looks_like_its_run(typed, tmp_path):
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"cases": {"*": {"seconds": 1.25e-4}, "scale/beta": {"fault": "wrong"}}}))
-    typed("run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "2", "--label", "night")
-    code, out, err = typed("report")
-    assert (code, err) == (0, "")
-    assert out == typed("report", "--format", "table")[1]
-    assert out.splitlines()[0].startswith("run 1  ")
-    assert "night" in out.splitlines()[0]
-    lines = {line.split()[1]: line for line in out.splitlines() if line[:1] in "✓✗" and "[" in line}
-    assert "125.0 µs  ±0.0 %" in lines["scale/alpha[n=100]"]
-    assert "✗  scale/beta[n=100]" in out
-    assert "scale/beta[n=100] wrong: " in out
-    judged = "0 regressions, 0 improvements, 0 unchanged, 1 broken, 2 new"
-    assert out.splitlines()[-1] == f"run 1: 2 ok, 1 wrong; {judged}"
-
-
+@pytest.mark.slow
 def test_a_report_of_several_runs_shows_each_run_and_commands_that_change_the_database_have_json_too(typed, tmp_path):
     assert typed("report", "--all")[:2] == (0, "nothing measured\n")
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
+    options = ("--suite", SUITE / "scale", "--replicas", "1", "--exclude", "*/gamma")
     for _ in range(2):
-        typed(
-            "run", "--device", f"fake:{script}", "--suite", SUITE / "scale", "--replicas", "1", "--exclude", "*/gamma"
-        )
+        typed("run", "--device", f"fake:{script}", *options)
     out = typed("report", "--all")[1]
     sums = [line for line in out.splitlines() if line.startswith(("run 1: ", "run 2: "))]
     moved = "0 regressions, 0 improvements"
@@ -151,6 +134,7 @@ def test_the_suffix_of_a_file_chooses_the_format_without_an_option():
 # --- the suite -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_built_in_suite_is_announced_if_it_is_the_default(typed, tmp_path):
     message = f"there is no folder ./kernels here: using the built-in suite, {data_folder('kernels')}\n"
     assert typed("list", "--select", "dot")[2] == message

@@ -157,11 +157,6 @@ def test_a_fake_is_known_by_the_absolute_path_of_its_script(monkeypatch, script)
     device.close()
 
 
-def test_a_script_that_is_not_there_is_no_device(tmp_path):
-    with pytest.raises(NoDeviceError, match=r"none\.json"):
-        find([f"fake:{tmp_path / 'none.json'}"])
-
-
 def test_open_device_opens_the_named_device(gpus, cpu):
     assert open_device("cuda:1", b"cubin") == "opened ('GPU-5e99', b'cubin')"
     assert open_device("cpu") == "the opened a processor"

@@ -12,7 +12,7 @@ from perfsvc.model import Array, Unit
 
 SOURCE = Path(__file__).with_name("library.cu")
 ENTRIES = ("describe", "counts", "late", "early", "strange", "nothing", "unknown_array", "unknown_value")
-ENTRIES += ("wrong_kind", "wrong_size", "end")
+ENTRIES += ("wrong_kind", "wrong_size", "end", "old")
 VALUES = {"n": 40, "layout": "rows", "alpha": 0.5}
 X, OUT = Array("x", "bfloat16", (2, 3)), Array("out", "uint8", (200,))
 
@@ -163,11 +163,6 @@ def test_a_missing_function_and_a_file_that_is_no_library_are_refused(device, co
         LibraryFunction(device, code[: len(code) - 2000], "counts", VALUES)
 
 
-def test_another_format_of_the_header_is_refused(device, tmp_path):
-    (tmp_path / "old.cu").write_text(
-        '#include <perfsvc.h>\nextern "C" __attribute__((visibility("default"))) const perfsvc::Entry '
-        "perfsvc_library_run;\nconst perfsvc::Entry perfsvc_library_run = {99, nullptr, nullptr, nullptr};\n"
-    )
-    old = HostToolchain().compile(Unit(tmp_path / "old.cu", ("run",), libraries=()))
+def test_another_format_of_the_header_is_refused(device, code):
     with pytest.raises(LaunchError, match=r"format 99 of perfsvc\.h; this perfsvc runs format 1"):
-        LibraryFunction(device, old, "run", VALUES)
+        LibraryFunction(device, code, "old", VALUES)

@@ -36,14 +36,6 @@ def test_before_our_context_exists_no_other_process_is_reported():
     assert gpu.claimed(OURS).at_work() == ()  # it worked before
 
 
-def test_the_process_that_came_with_our_context_is_ours_under_any_id():
-    gpu = Gpu(FIRST, SECOND)
-    others = gpu.claimed(OURS)
-    gpu.worked = {OURS, SECOND, FIRST}
-    assert others.at_work() == (FIRST, SECOND)
-    assert others.at_work() == ()
-
-
 def test_our_own_id_distinguishes_us_from_a_process_that_came_at_the_same_moment_and_from_those_before():
     gpu = Gpu()
     others = gpu.claimed(os.getpid(), NEWCOMER)

@@ -1,4 +1,4 @@
-# ruff: noqa: N802 (the scripted library has NVML's names)
+# ruff: noqa: N802, N815 (the scripted library has NVML's names)
 """The settings of a GPU for the full environment of a run, from a scripted NVML."""
 
 import sys
@@ -23,6 +23,11 @@ REPORTED = {
 }
 
 
+def settings(call, answer):
+    """A function of the library that answers a call about a setting."""
+    return lambda library, gpu: library.setting(gpu, call, answer(library))
+
+
 class Configured(Library):
     """A management library that also reports settings; the handle of an instance is refused."""
 
@@ -41,28 +46,18 @@ class Configured(Library):
     def nvmlDeviceGetApplicationsClock(self, gpu, which):
         return self.setting(gpu, "nvmlDeviceGetApplicationsClock", self.clocks[which])
 
-    def nvmlDeviceGetComputeMode(self, gpu):
-        return self.setting(gpu, "nvmlDeviceGetComputeMode", self.modes["Compute"])
-
-    def nvmlDeviceGetEccMode(self, gpu):
-        return self.setting(gpu, "nvmlDeviceGetEccMode", [1, 0])
+    nvmlDeviceGetComputeMode = settings("nvmlDeviceGetComputeMode", lambda it: it.modes["Compute"])
+    nvmlDeviceGetEccMode = settings("nvmlDeviceGetEccMode", lambda _: [1, 0])
 
     def nvmlDeviceGetNvLinkState(self, gpu, link):
         if link >= len(self.links):
             raise RefusedError(2)
         return self.setting(gpu, "nvmlDeviceGetNvLinkState", self.links[link])
 
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, gpu):
-        return self.setting(gpu, "nvmlDeviceGetMaxPcieLinkGeneration", 5)
-
-    def nvmlDeviceGetCurrPcieLinkWidth(self, gpu):
-        return self.setting(gpu, "nvmlDeviceGetCurrPcieLinkWidth", 16)
-
-    def nvmlDeviceGetPersistenceMode(self, gpu):
-        return self.setting(gpu, "nvmlDeviceGetPersistenceMode", self.modes["Persistence"])
-
-    def nvmlDeviceGetVbiosVersion(self, gpu):
-        return self.setting(gpu, "nvmlDeviceGetVbiosVersion", "96.00.74.00.01")
+    nvmlDeviceGetMaxPcieLinkGeneration = settings("nvmlDeviceGetMaxPcieLinkGeneration", lambda _: 5)
+    nvmlDeviceGetCurrPcieLinkWidth = settings("nvmlDeviceGetCurrPcieLinkWidth", lambda _: 16)
+    nvmlDeviceGetPersistenceMode = settings("nvmlDeviceGetPersistenceMode", lambda it: it.modes["Persistence"])
+    nvmlDeviceGetVbiosVersion = settings("nvmlDeviceGetVbiosVersion", lambda _: "96.00.74.00.01")
 
 
 @pytest.fixture

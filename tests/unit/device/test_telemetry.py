@@ -51,6 +51,11 @@ class RefusedError(Exception):
         self.value = value
 
 
+def gets(call, answer):
+    """A function of the library that answers a call about a GPU."""
+    return lambda library, gpu, *_: library.of_gpu(gpu, call, answer(library))
+
+
 class Library(types.ModuleType):
     """A management library with one GPU, or with one in MIG mode: a test changes its answers and refusals."""
 
@@ -127,8 +132,7 @@ class Library(types.ModuleType):
     def of_gpu(self, handle, call, answer):
         return self.answer(call if handle in self.gpus else f"{call} of an instance", answer)
 
-    def nvmlDeviceGetPowerManagementLimit(self, gpu):
-        return self.of_gpu(gpu, "nvmlDeviceGetPowerManagementLimit", 700_000)
+    nvmlDeviceGetPowerManagementLimit = gets("nvmlDeviceGetPowerManagementLimit", lambda _: 700_000)
 
     def nvmlDeviceGetFieldValues(self, gpu, fields):
         values = [
@@ -146,20 +150,11 @@ class Library(types.ModuleType):
     def nvmlDeviceGetClockInfo(self, gpu, which):
         return self.of_gpu(gpu, f"clock {which}", self.clocks[which])
 
-    def nvmlDeviceGetTemperature(self, gpu, sensor):
-        return self.of_gpu(gpu, "nvmlDeviceGetTemperature", self.temperature)
-
-    def nvmlDeviceGetPowerUsage(self, gpu):
-        return self.of_gpu(gpu, "nvmlDeviceGetPowerUsage", 300_000)
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, gpu):
-        return self.of_gpu(gpu, "nvmlDeviceGetCurrentClocksEventReasons", self.reasons)
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, gpu):
-        return self.of_gpu(gpu, "nvmlDeviceGetCurrentClocksThrottleReasons", self.reasons)
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, gpu):
-        return self.of_gpu(gpu, "nvmlDeviceGetTotalEnergyConsumption", self.millijoules)
+    nvmlDeviceGetTemperature = gets("nvmlDeviceGetTemperature", lambda library: library.temperature)
+    nvmlDeviceGetPowerUsage = gets("nvmlDeviceGetPowerUsage", lambda _: 300_000)
+    nvmlDeviceGetCurrentClocksEventReasons = gets("nvmlDeviceGetCurrentClocksEventReasons", lambda it: it.reasons)
+    nvmlDeviceGetCurrentClocksThrottleReasons = gets("nvmlDeviceGetCurrentClocksThrottleReasons", lambda it: it.reasons)
+    nvmlDeviceGetTotalEnergyConsumption = gets("nvmlDeviceGetTotalEnergyConsumption", lambda it: it.millijoules)
 
     def nvmlEventSetCreate(self):
         self.sets += 1

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -188,6 +188,7 @@ times = st.one_of(
 any_side = st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
+@settings(max_examples=40)
 @given(full, full, st.randoms(use_true_random=False))
 def test_the_order_of_replicas_and_of_their_samples_does_not_matter(baseline, candidate, random):
     shuffled = [sorted(replica, key=lambda _: random.random()) for replica in baseline]

@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from perfsvc.device.find import find
-from perfsvc.measure.host import pool
+from perfsvc.measure.host import device_queue, pool
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
@@ -185,6 +185,8 @@ def work(scripted, monkeypatch):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
     monkeypatch.setattr(pool, "worker_servers", lambda: contextlib.nullcontext(servers))
+    monkeypatch.setattr(device_queue, "POLL_S", 0.02)
+    monkeypatch.setattr(device_queue, "LOCK_POLL_S", 0.02)
     monkeypatch.setenv("PERFSVC_LOCKS", str(folder / "locks"))
     return Work(folder)
 

@@ -126,6 +126,7 @@ def test_a_launch_that_is_missing_or_another_costs_only_its_own_profile(read):
         assert found[RIGHT].kernel == "after", (actions, message)
 
 
+@pytest.mark.slow
 def test_a_real_report_is_read_by_its_range_here_and_in_another_process(ncu_report, elsewhere):
     report = ncu_report("transpose-tiled")
     kernels = {"measure": "transpose_tiled", LEFT: "transpose_tiled"}

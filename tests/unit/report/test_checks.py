@@ -281,11 +281,6 @@ def test_junit_reports_missing_and_inconclusive_kernels():
     assert next(root.iter("system-out")).text.startswith("inconclusive: ")
 
 
-def test_json_has_the_facts_before_and_after(everywhere):
-    (first, *_) = check_json(everywhere)["verdicts"]
-    assert (first["baseline"]["registers"], first["found"]["registers"]) == (32, 64)
-    assert first["found"]["instructions"] == {"global": 8, "integer": 30}
-    assert {"fact": "registers", "before": 32, "after": 64, "better": False} in first["changes"]
-    assert check_json(everywhere)["counts"] == {"regression": 6}
+def test_json_of_a_missing_kernel_has_no_facts():
     (first, *_) = check_json(shown(kernels(), []))["verdicts"]
     assert (first["verdict"], first["found"]) == ("missing", None)

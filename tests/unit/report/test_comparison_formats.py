@@ -85,19 +85,6 @@ def test_a_comment_is_never_longer_than_github_accepts():
     assert "more reasons" in text
 
 
-def test_junit_has_a_suite_for_each_device_and_a_test_for_each_series():
-    other = replace(SAME, series=replace(SERIES, device="GPU-2", device_model="NVIDIA H100"))
-    root = junit([SLOWER, of("naive"), other])
-    suites = [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in root]
-    assert suites == [("NVIDIA H200 GPU-1", "2", "1"), ("NVIDIA H100 GPU-2", "1", "0")]
-    (failure,) = root.iter("failure")
-    assert failure.get("type") == "regression"
-    assert failure.text == (
-        "regression transpose/tiled_TILE32[n=64]: +5.0 % (+4.0 % to +6.0 %), 100.0 µs → 105.0 µs, cause: kernel; "
-        "beyond the threshold of 3 %"
-    )
-
-
 def test_junit_fails_what_fails_the_command():
     for verdict, cause, kind in [
         (Verdict.REGRESSION, Cause.KERNEL, "failure"),

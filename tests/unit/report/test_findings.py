@@ -29,19 +29,6 @@ def drawn(renderable, width=120):
     return [line.rstrip() for line in show(renderable, width).splitlines()]
 
 
-def test_every_number_names_its_runs():
-    lines = drawn(findings_table([FOUND]))
-    assert lines[:4] == [
-        "7 open  slower, in runs 5 to 9, cause: kernel",
-        "  1a2b3c4d5..6e7f8a9b0",
-        f"  on NVIDIA H100 80GB HBM3  {GPU}",
-        "  in run 5: it stayed",
-    ]
-    assert lines[4].split() == ["case", "change", "interval", "in", "against"]
-    row = "transpose/tiled-TILE32-PAD1[n=4096,dtype=f32]  +20.0 %  +19.0 % to +21.0 %  run 9  run 3"
-    assert lines[6].split() == row.split()
-
-
 def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost():
     for width in [40, 60, 80, 120]:
         long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
@@ -98,16 +85,6 @@ def test_a_gpu_is_named_once_and_each_of_several_is_named():
     other = replace(MOVED, series=replace(TILED, device="GPU-2"))
     several = drawn(findings_table([replace(FOUND, moved=(MOVED, other))]))
     assert sum("(GPU-2)" in line for line in several) == 1
-
-
-def test_a_state_shows_the_user_the_reason_and_the_end():
-    for state, by, reason, until, message in [
-        (FindingState.RESOLVED, "", "back at its old level in run 9", None, "resolved at 2026-01-02 03:04: back at"),
-        (FindingState.ACCEPTED, "ann", "exact", None, "accepted by ann at 2026-01-02 03:04: exact"),
-        (FindingState.IGNORED, "ann", "", AT, "ignored until 2026-01-02 by ann at 2026-01-02 03:04"),
-    ]:
-        found = replace(FOUND, state=state, by=by, reason=reason, ignored_until=until)
-        assert any(line.strip().startswith(message) for line in drawn(findings_table([found]))), state
 
 
 def test_the_history_shows_each_event_with_time_and_user():

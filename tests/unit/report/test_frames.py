@@ -56,16 +56,6 @@ def text_of(fmt: str, table: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -
 # --- frames ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_has_a_row_for_each_measurement_a_column_for_each_axis_and_utc_times() -> None:
-    table = frame(columns())
-    assert len(table) == 4
-    assert list(table["n"]) == [4096, 4096, 4096, 8192]
-    assert table["n"].dtype == "int64"
-    assert str(table["started_at"].dt.tz) == "UTC"
-    assert table["median_s"].iloc[0] == EXACT
-    assert table["flops_per_s"].dtype == "float64"
-
-
 def test_axes_keep_their_types_and_stay_empty_where_a_case_has_none() -> None:
     table = frame({"point": ["n=4096,dtype=f32", "alpha=0.5", "", "n=1,mix=2", "mix=x"]})
     assert str(table["n"].dtype) == "Int64"
@@ -167,14 +157,6 @@ def test_every_format_writes_every_frame_to_a_file(tmp_path):
 
 
 # --- binary ----------------------------------------------------------------------------------------------------------
-
-
-def test_parquet_round_trips(tmp_path: Path) -> None:
-    table = frame(columns())
-    write(lambda: [table], "parquet", tmp_path / "report.parquet")
-    back = pd.read_parquet(tmp_path / "report.parquet")
-    assert back["median_s"].tolist()[:3] == table["median_s"].tolist()[:3]
-    assert back["started_at"].equals(table["started_at"])
 
 
 def test_excel_gets_utc_times_without_a_zone_in_columns_named_utc(tmp_path: Path) -> None:

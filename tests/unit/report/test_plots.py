@@ -156,6 +156,7 @@ def test_bars_are_as_long_as_their_rates_and_the_reference_has_its_colour():
     assert [line.get_xdata()[0] for line in axes.lines] == [COPY.relative_rate, COPY.peak]
 
 
+@pytest.mark.slow
 def test_the_same_panels_give_the_same_file_whatever_the_users_settings(tmp_path, monkeypatch):
     import matplotlib as mpl
 

@@ -1,19 +1,17 @@
 """Stored measurements become the rows of a run's table."""
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perfsvc import judge, units
+from perfsvc import judge
 from perfsvc.model import CacheState, Case, Judgement, Level, Peak, Series, Status, Verdict
 from perfsvc.report.export.frames import frame
 from perfsvc.report.results import run_report
 from perfsvc.report.rows import ResultRow, RunReport
 from perfsvc.report.tables.run import run_table, run_tables
-from perfsvc.report.wording import spread
 from tests.unit.report import stored, terminal
 
 MEDIANS = (1e-5, 2e-5, 4e-5)
@@ -171,33 +169,6 @@ def test_a_run_shows_the_relative_speed_if_there_is_a_reference_variant() -> Non
     text = show(report(columns(relative_to=["tree"] * 3)))
     assert "vs tree" in text
     assert "1.00×" in text
-
-
-def test_a_run_is_shown_with_its_heading_and_the_level_that_verdicts_compare() -> None:
-    level = judge.level_of([judge.estimate([median]) for median in MEDIANS])
-    text = show(report(columns()))
-    assert text.startswith("run 7  2026-11-21 09:30 UTC  nightly  012345678  box\n")
-    shown = (
-        units.seconds(level.median_s),
-        spread(level.median_s, level.low_s, level.high_s),
-        "3.00 TB/s",
-        "75 %",
-        "1.0e-07",
-    )
-    assert re.search(rf"^✓  dot/tree\[n=4096\] +{' +'.join(map(re.escape, shown))}", text, re.MULTILINE)
-    assert re.search(r"^ +hops +3 ", text, re.MULTILINE)
-    assert text.rstrip().endswith("run 7: 1 ok")
-
-
-def test_a_run_is_shown_with_the_verdicts_on_its_time_and_on_its_metric() -> None:
-    time = Judgement(SERIES, Verdict.REGRESSION, ratio=1.25, baseline_run=3, candidate_run=7)
-    hops = replace(time, series=replace(SERIES, metric="hops"), verdict=Verdict.IMPROVEMENT, ratio=0.5)
-    text = show(report(columns(), time, hops), 140)
-    assert re.search(r"^✓  dot/tree\[n=4096\] .* \+25\.0 % regression", text, re.MULTILINE)
-    assert re.search(r"^ +hops .* -50\.0 % improvement", text, re.MULTILINE)
-    assert text.rstrip().endswith(
-        "run 7: 1 ok; 1 regression, 1 improvement, 0 unchanged among 1 time and 1 further metric"
-    )
 
 
 def test_a_run_without_measurements_says_so() -> None:

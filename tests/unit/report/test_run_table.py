@@ -33,16 +33,6 @@ def show(shown: RunReport, width: int = 120) -> str:
 # --- the measured peak -----------------------------------------------------------------------------------------------
 
 
-def test_the_peak_is_in_the_heading_and_each_share_in_its_row() -> None:
-    text = show(RunReport(1, [ROW], peaks={"GPU-1": PEAK}))
-    assert "measured peak: copies 4.01 TB/s, reads 3.90 TB/s" in text
-    (line,) = [line for line in text.splitlines() if line.startswith("✓")]
-    assert " 65 % " in line
-    assert "% of peak" in text
-    assert "vs " not in text
-    assert "peak" not in show(RunReport(1, [replace(ROW, peak="", peak_share=None)]))
-
-
 def test_a_share_of_another_peak_names_it_and_the_heading_has_it() -> None:
     rates = {"GPU-1": {"l2": 7.95e12, "fp64": 33.4e12, "fp64_tensor": 66.8e12, "bf16": 915e12}}
     row = replace(ROW, peak="bf16", peak_share=0.79)

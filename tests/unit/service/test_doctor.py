@@ -175,6 +175,7 @@ def test_nsight_compute_is_found_and_needs_the_package_that_reads_its_reports(st
     assert install_command("profile") in row.cure
 
 
+@pytest.mark.slow
 def test_whether_this_user_may_read_counters(stand_in, monkeypatch, tmp_path):
     monkeypatch.setattr(profiler, "DRIVER_PARAMETERS", tmp_path / "params")
     monkeypatch.setattr(profiler, "PROCESS_STATUS", tmp_path / "status")

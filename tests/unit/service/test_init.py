@@ -33,10 +33,11 @@ def uncommented(text):
     return re.sub(r"^# (?=[\w\"]+ = |\[\[)", "", text, flags=re.MULTILINE)
 
 
-def test_the_written_file_loads_as_the_defaults():
-    init.write(Path("perfsvc.toml"), Path("mine"), force=False)
+def test_the_written_file_loads_as_the_defaults_and_a_suite_with_quotes_in_its_name():
+    suite = Path('a "b" \\ c')
+    init.write(Path("perfsvc.toml"), suite, force=False)
     loaded = load()
-    assert loaded.settings == Settings(suite=Path("mine"))
+    assert loaded.settings == Settings(suite=suite)
     assert [key for key in KEYS if loaded.given(key)] == ["suite"]
 
 
@@ -103,11 +104,6 @@ def test_the_suite_in_the_folder_is_found(folder):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         assert init.suite_in(folder / str(place)) == suite
-
-
-def test_a_suite_name_with_quotes_is_written_so_that_it_loads():
-    init.write(Path("perfsvc.toml"), Path('a "b" \\ c'), force=False)
-    assert load().settings.suite == Path('a "b" \\ c')
 
 
 # --- kernels of Triton, which are read and not run -------------------------------------------------------------------

@@ -320,6 +320,20 @@ def suspect(
     return Suspect(judged, change, direction)
 
 
+@pytest.fixture
+def cases(request: pytest.FixtureRequest, story: Story) -> list[Case]:
+    return [replace(story.tiled, variant=f"v{place}") for place in range(getattr(request, "param", 2))]
+
+
+six_cases = pytest.mark.parametrize("cases", [6], indirect=True)
+"""Marks a test with so many cases that a GPU may have moved as a whole."""
+
+
+def times(cases: Sequence[Case], *slow: str, by: float = 1.2) -> dict[Case, float]:
+    """The seconds of each case; some variants are slower by a factor."""
+    return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
+
+
 QUIET = SimpleNamespace(begin=lambda stage, total: None, step=lambda what: None, report=lambda line: None)
 """Progress that nobody watches."""
 

@@ -18,15 +18,6 @@ def lineages(story, *cases):
     return [rows[case.id] for case in cases]
 
 
-@ON_BOTH
-def test_a_renamed_variant_keeps_its_history_and_an_old_run_has_the_present_name(story, renamed):
-    first, second = story.run(story.tiled), story.run(renamed)
-    rows = story.store.series.case_history(renamed.id)
-    assert [(row.run, row.case) for row in rows] == [(first, story.tiled.id), (second, renamed.id)]
-    assert story.store.series.case_history(story.tiled.id) == rows
-    assert list(story.store.series.levels(first)) == list(story.store.series.levels(second)) == [story.series(renamed)]
-
-
 def test_a_former_name_may_be_added_later_and_names_may_swap(story, renamed):
     story.run(story.tiled)
     story.run(replace(renamed, formerly=()))
@@ -81,19 +72,6 @@ def test_the_first_of_two_variants_that_claim_a_former_name_gets_it(story, renam
     old, heir, other = lineages(story, story.tiled, renamed, rival)
     assert old == heir != other
     assert [row.run for row in story.store.series.case_history(rival.id)] == [2]
-
-
-def test_a_reused_former_name_has_its_own_level(story, renamed):
-    heir, anew = story.series(renamed), story.series(story.tiled)
-    first = story.run(story.tiled)
-    story.judge(first, story.tiled, Verdict.NEW)
-    second = story.run(story.tiled, renamed)
-    assert set(story.store.series.levels(second)) == {heir, anew}
-    assert story.store.baselines.get([heir, anew], second) == {heir: first}
-    judged = [story.judgement(renamed, Verdict.REGRESSION), story.judgement(story.tiled, Verdict.NEW)]
-    story.store.verdicts.put(second, judged)
-    third = story.run(story.tiled, renamed)
-    assert story.store.baselines.get([heir, anew], third) == {heir: first, anew: second}
 
 
 def test_a_former_name_that_an_old_commit_measures_alone_has_the_level_of_its_heir(story, renamed):
@@ -152,6 +130,7 @@ def test_a_reused_name_is_judged_alone_while_the_renamed_case_is_excluded(story,
         assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
 
 
+@pytest.mark.slow
 def test_an_exclusion_keeps_the_verdicts_on_a_case_that_was_renamed_later(story, renamed):
     def night(case):
         story.end_and_judge(run := story.run(case))

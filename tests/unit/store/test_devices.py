@@ -20,16 +20,6 @@ def test_a_device_is_stored_as_it_last_described_itself(story):
     assert story.store.devices.all() == {"GPU-1": replace(story.gpu, clock_hz=1.2e9)}
 
 
-def test_peaks_belong_to_a_run_and_its_devices(story):
-    first, second = story.run(), story.run()
-    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
-    told = {"GPU-1": Peak(2.5e12, 2.75e12), "GPU-2": Peak(2.5e12, 2.25e12)}
-    story.store.devices.put_peaks(first, told)
-    assert story.store.devices.peaks(first) == told
-    assert story.store.devices.peaks(second) == {}
-    assert story.store.devices.peaks_of([first, second]) == {device: {first: peak} for device, peak in told.items()}
-
-
 def test_the_conditions_of_a_device_are_its_worst(story, store):
     run = story.begin()
     hot = Conditions(1.7e9, temperature_c=81.0, power_w=690.0, slowdowns=(Slowdown.THERMAL,), xids=(79,), others=(12,))
@@ -147,33 +137,9 @@ def place(case, device="GPU-1", cache=CacheState.COLD):
 
 
 def stored_noise(story, run):
-    """Return the noise of a run's cases by device, case id and cache state."""
+    """Return the noise of a run's variants, within a replica and between replicas."""
     table = story.store.measurements.columns([run])
-    names = ("device", "case", "cache", "noise_within", "noise_between", "noise_places")
-    names = (*names, "lowest_place_s", "highest_place_s")
-    rows = zip(*(table[name] for name in names), strict=True)
-    return {(device, case, CacheState(cache)): Noise(*levels) for device, case, cache, *levels in rows}
-
-
-def by_id(noise):
-    return {(device, case.id, cache): levels for (device, case, cache), levels in noise.items()}
-
-
-def test_noise_is_read_by_device_case_and_cache_state(story):
-    run = story.begin()
-    for device in ("GPU-1", "GPU-2"):
-        story.put(run, story.tiled, device=device)
-    story.put(run, story.tiled, cache=CacheState.WARM)
-    story.put(run, story.naive)
-    told = {
-        place(story.tiled): Noise(0.01, 0.002, 0.03, 0.9, 1.1),
-        place(story.tiled, cache=CacheState.WARM): Noise(0.02, None),
-        place(story.tiled, device="GPU-2"): Noise(None, None),
-        place(story.naive): Noise(0.0, 0.0),
-    }
-    story.store.measurements.put_noise(run, told)
-    assert stored_noise(story, run) == by_id(told)
-    assert set(stored_noise(story, story.run()).values()) == {Noise(None, None)}
+    return {row[0]: row[1:] for row in zip(*map(table.get, ("variant", "noise_within", "noise_between")), strict=True)}
 
 
 def test_noise_is_stored_with_the_number_of_timed_replicas(story):
@@ -194,11 +160,11 @@ def test_noise_and_peaks_replace_those_stored_before(story):
     for number in (run, other):
         story.store.measurements.put_noise(number, usual)
         story.store.devices.put_peaks(number, {"GPU-1": Peak(2e12, 3e12)})
+    assert story.store.devices.peaks_of([run, other]) == {"GPU-1": dict.fromkeys((run, other), Peak(2e12, 3e12))}
     story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.25, nan)})
     story.store.devices.put_peaks(run, {})
-    left = {place(story.tiled): Noise(0.25, None), place(story.naive): Noise(None, None)}
-    assert stored_noise(story, run) == by_id(left)
-    assert stored_noise(story, other) == by_id(usual)
+    assert stored_noise(story, run) == {"tiled": (0.25, None), "naive": (None, None)}
+    assert stored_noise(story, other) == dict.fromkeys(("tiled", "naive"), (0.5, 0.5))
     assert (story.store.devices.peaks(run), story.store.devices.peaks(other)) == ({}, {"GPU-1": Peak(2e12, 3e12)})
 
 

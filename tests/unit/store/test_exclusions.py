@@ -70,22 +70,6 @@ def test_an_excluded_run_is_no_part_of_a_history_and_no_run_that_a_name_resolves
     assert store.runs.last_of_scopes() == [first]
 
 
-def test_the_data_of_an_excluded_run_stays_and_says_why(story, tiled):
-    first, second = story.run(), story.run()
-    story.judge(second, story.tiled, Verdict.REGRESSION)
-    excluded(story, second)
-    store = story.store
-    assert store.series.levels(second) == {}
-    assert store.verdicts.of_run(second) == []
-    assert store.verdicts.events([first, second]) == {}
-    assert [row.excluded for row in store.series.case_history(story.tiled.id)] == ["", WHY]
-    assert [row.excluded for row in store.series.histories([first, second])[tiled]] == ["", WHY]
-    columns = store.measurements.columns()
-    assert (columns["excluded"], columns["verdict"]) == (["", WHY], [None, None])
-    assert columns["median_s"] == [2e-3, 2e-3]
-    assert [row.why_excluded for row in store.runs.list()] == [WHY, ""]
-
-
 def test_a_case_alone_can_be_excluded(story, tiled, naive):
     first, second = story.run(story.tiled, story.naive), story.run(story.tiled, story.naive)
     excluded(story, first, story.tiled)

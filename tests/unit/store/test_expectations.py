@@ -302,15 +302,6 @@ def test_a_renamed_host_expects_nothing_and_the_old_name_is_overdue_once_and_for
     assert host.night(story.tiled, host="a2", every_s=86400.0).exit_code == 0
 
 
-def test_another_suite_names_what_it_no_longer_looks_for(host, story):
-    host.night(story.tiled, DOT)
-    assert host.night(story.tiled, scope="library").text == (
-        "2 GPUs, 1 case, 1 host; 2 cases of night 1 are no longer looked for, because the night measures library now, "
-        "and measured kernels then"
-    )
-    assert host.night(story.tiled, scope="library").text == "2 GPUs, 1 case, 1 host"
-
-
 def test_two_suites_that_miss_a_benchmark_of_one_name_have_two_findings(host, story):
     for scope in ("kernels", "library"):
         host.night(story.tiled, DOT, scope=scope)

@@ -11,6 +11,8 @@ from perfsvc.service.findings import actions, suspects, update
 from perfsvc.service.findings.alerts import Alerts
 from perfsvc.store import RunState
 
+pytestmark = pytest.mark.slow
+
 OTHER = b"other"
 NOISY = {"between": (-2e-2, 0.0, 2e-2)}
 """Replicas that differ so much that the verdict on a step is inconclusive, and only the history shows it."""
@@ -63,7 +65,6 @@ def nights(night, rng, after):
     return night
 
 
-@pytest.mark.slow
 def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night):
     assert [suspect for place in range(25) for suspect in night(1 + 4e-3 * (-1) ** place, **NOISY)] == []
     night(1.005, OTHER, **NOISY)
@@ -72,7 +73,6 @@ def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night)
     assert (suspect.judgement.baseline_run, suspect.judgement.cause) == (25, Cause.UNCONFIRMED)
 
 
-@pytest.mark.slow
 def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, nights):
     raised = [nights(1.015, OTHER, **NOISY) for _ in range(6)]
     assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]
@@ -81,23 +81,16 @@ def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, 
     assert nights(1.015, OTHER, **NOISY) == []
 
 
-@pytest.mark.slow
 def test_an_unanswered_alert_ends_after_two_weeks(nights):
     raised = [len(nights(1.015, OTHER, **NOISY)) for _ in range(20)]
     assert (sum(raised), raised[-1]) == (15, 0)
 
 
-@pytest.mark.slow
-def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one(nights):
+def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one_until_its_step_is_undone(nights):
     for _ in range(4):
         nights(1.015, OTHER, state=RunState.INTERRUPTED, **NOISY)
     (suspect,) = nights(1.015, OTHER, **NOISY)
     assert suspect.judgement.baseline_run == 25
-
-
-def test_an_alert_ends_when_its_step_is_undone(nights):
-    for _ in range(4):
-        nights(1.015, OTHER, state=RunState.INTERRUPTED, **NOISY)
     assert nights(1.0, CURED) == []
 
 
@@ -127,13 +120,6 @@ def test_a_confirmed_suspect_becomes_a_finding_whose_accepted_level_raises_no_al
     assert [suspect for _ in range(4) for suspect in nights(1.1, OTHER)] == []
 
 
-def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
-    nights(0.9, OTHER)
-    assert [judgement.verdict for judgement in story.store.verdicts.of_run(26)] == [Verdict.IMPROVEMENT]
-    assert [suspect for _ in range(4) for suspect in nights(0.9, OTHER)] == []
-
-
-@pytest.mark.slow
 def test_an_improvement_with_a_verdict_raises_no_alert_in_later_noisy_nights_of_its_code(story, night):
     noise = {"between": (-4e-3, 0.0, 4e-3)}
     assert [suspect for _ in range(25) for suspect in night(**noise)] == []
@@ -147,7 +133,6 @@ def on_times(story, run):
     return {judged.verdict for judged in story.store.verdicts.of_run(run) if judged.series.metric == "time"}
 
 
-@pytest.mark.slow
 def test_the_recovery_of_a_device_raises_no_alert_in_the_histories(story, night):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
     for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:

@@ -82,6 +82,7 @@ def carried_over(story, means):
     return of
 
 
+@pytest.mark.slow
 def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, carried_over):
     for run in (night(1.1e-4, SLOW), night(1.1e-4, SLOW)):
         (answer,) = carried_over(run)
@@ -174,6 +175,7 @@ def variants(suspects):
     return "".join(suspect.series.case.variant for suspect in suspects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", [Cause.UNCONFIRMED, Cause.NOISE])
 def test_a_budget_for_one_suspect_a_night_reaches_all_suspects(story, slower, cause):
     orders = []
@@ -184,7 +186,6 @@ def test_a_budget_for_one_suspect_a_night_reaches_all_suspects(story, slower, ca
     assert orders == ["cab", "abc", "bca", "cab", "abc"]
 
 
-@ON_BOTH
 def test_a_suspect_that_grew_comes_before_the_suspects_that_were_measured(story, slower):
     for suspect in slower(1.1, 1.05, 1.2):
         story.store.confirmations.put(Confirmation(suspect, Cause.UNCONFIRMED, "", THRESHOLD, 1, 20.0, looks=4))
@@ -261,6 +262,7 @@ def test_the_state_of_the_device_is_stored_for_each_side_run(story, confirmation
     assert [tuple(row) for row in rows] == [(1.5e9, 80.0, "power cap")]
 
 
+@ON_BOTH
 def test_the_confirmations_of_a_series_come_from_all_runs_and_without_their_measurements(story, confirmation):
     story.store.confirmations.put(confirmation)
     story.run(story.tiled)

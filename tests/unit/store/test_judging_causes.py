@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfsvc.errors import UsageError
 from perfsvc.model import (
     CacheState,
     Call,
@@ -24,18 +23,9 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.compare.sides import changed_packages, sides_of
-from perfsvc.service.findings import actions, update
+from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import recovered, suspects_of
-from tests.unit.store.conftest import BENCH, ON_BOTH
-
-
-@pytest.fixture
-def cases(request, story):
-    return [replace(story.tiled, variant=f"v{place}") for place in range(getattr(request, "param", 2))]
-
-
-six_cases = pytest.mark.parametrize("cases", [6], indirect=True)
-"""Marks a test with so many cases that the GPU may have moved as a whole."""
+from tests.unit.store.conftest import BENCH, ON_BOTH, six_cases, times
 
 
 @pytest.fixture
@@ -83,10 +73,6 @@ def causes(judgements):
     return {variant: judgement.cause for variant, judgement in judgements.items() if judgement.cause}
 
 
-def times(cases, *slow, by=1.2):
-    return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
-
-
 @ON_BOTH
 def test_a_regression_of_changed_code_is_an_unconfirmed_suspect(story, night, cases):
     night(times(cases))
@@ -129,6 +115,7 @@ CHANGES = {
 """What changes: the options of the night before and after, the cause of a regression, and the number of suspects."""
 
 
+@pytest.mark.slow
 def test_the_cause_of_a_regression_is_what_has_changed(night, cases):
     found = {}
     for change, (before, after, *_) in CHANGES.items():
@@ -179,6 +166,7 @@ def test_other_options_of_a_triton_kernel_are_found(night, cases, story):
     assert (sides.code, sides.source, sides.launch) == (False, False, "num_warps 4 → 16")
 
 
+@pytest.mark.slow
 @six_cases
 def test_a_device_that_moves_as_a_whole_is_one_finding(story, night, cases):
     night(times(cases))
@@ -195,6 +183,7 @@ def test_a_device_that_moves_as_a_whole_is_one_finding(story, night, cases):
     assert story.store.findings.active() == []
 
 
+@pytest.mark.slow
 def test_an_improvement_of_unchanged_code_sets_no_level(night, cases):
     night(times(cases))
     judged, suspects = night(times(cases, "v0", by=0.9))
@@ -242,6 +231,7 @@ CLEARED = {
 """The cause that the verdict on a suspect has, by the cause and the threshold of its last confirmation, and its own."""
 
 
+@pytest.mark.slow
 def test_a_confirmation_with_a_larger_threshold_clears_no_smaller_change(story, night, cases):
     night(times(cases))
     _, (suspect,) = night(times(cases, "v0"), **EDITED)
@@ -254,14 +244,7 @@ def test_a_confirmation_with_a_larger_threshold_clears_no_smaller_change(story, 
     assert found == CLEARED
 
 
-def test_an_unconfirmed_suspect_is_no_finding(story, night, cases):
-    night(times(cases))
-    _, suspects = night(times(cases, "v0"), **EDITED)
-    for cause in (Cause.NOISE, Cause.UNCONFIRMED):
-        assert confirm(story, 2, suspects, cause) == []
-        assert story.store.findings.active() == []
-
-
+@pytest.mark.slow
 @six_cases
 def test_a_run_with_uncommitted_changes_raises_and_resolves_nothing(story, night, cases):
     night(times(cases))
@@ -291,6 +274,7 @@ def test_a_recovery_resolves_its_finding_and_half_a_recovery_does_not(story, nig
     assert (finding.state, finding.reason) == (FindingState.RESOLVED, "back at its old level in run 4")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_larger_threshold_resolves_nothing_that_is_still_slow(story, night, cases):
     night(times(cases))
     _, suspects = night(times(cases, "v0", by=1.03), **EDITED)
@@ -302,6 +286,7 @@ def test_a_run_with_a_larger_threshold_resolves_nothing_that_is_still_slow(story
     assert story.store.findings.active() == []
 
 
+@pytest.mark.slow
 def test_a_new_segment_at_the_slower_level_is_no_recovery(story, night, cases, finding):
     elsewhere = {"environment": {"driver": "590.1"}, "code": b"other", "source": b"edited"}
     for _ in range(2):
@@ -311,16 +296,6 @@ def test_a_new_segment_at_the_slower_level_is_no_recovery(story, night, cases, f
     assert [finding.state for finding in story.store.findings.active()] == [FindingState.OPEN]
     night(times(cases), **elsewhere)
     assert story.store.findings.active() == []
-
-
-def test_the_next_night_is_compared_with_an_accepted_level(story, night, cases, finding):
-    accepted = actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="exact results cost that")
-    assert (accepted.state, accepted.reason) == (FindingState.ACCEPTED, "exact results cost that")
-    assert accepted.by
-    judged, _ = night(times(cases, "v0"), **EDITED)
-    assert (judged["v0"].verdict, judged["v0"].baseline_run) == (Verdict.UNCHANGED, 2)
-    with pytest.raises(UsageError, match="accepted already"):
-        actions.set_state(story.store, 1, FindingState.ACCEPTED, reason="again")
 
 
 @pytest.fixture
@@ -347,6 +322,7 @@ def clear(story, suspects):
     return suspects
 
 
+@pytest.mark.slow
 def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story, nights):
     raised = [clear(story, nights("v0", by=1.02, **EDITED)[1]) for _ in range(6)]
     (suspect,) = [suspect for of_night in raised for suspect in of_night]
@@ -419,13 +395,10 @@ def test_a_run_recovers_a_series_if_it_shows_the_old_level_and_cannot_show_the_m
         assert not is_back(Verdict.INCONCLUSIVE, 1.01, **noisy, plateau=plateau)
 
 
-def test_a_step_of_unchanged_code_is_no_suspect(nights):
-    assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02)[1]] == []
-
-
-def test_a_run_with_uncommitted_changes_raises_no_alert(nights):
-
-    assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02, **EDITED, dirty=True)[1]] == []
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [{}, {**EDITED, "dirty": True}], ids=["unchanged code", "uncommitted changes"])
+def test_a_step_of_unchanged_code_or_of_uncommitted_changes_is_no_suspect(nights, given):
+    assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02, **given)[1]] == []
 
 
 @ON_BOTH

@@ -9,7 +9,7 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import CacheState, Cause, ChangeKind, Confirmation, Status, Verdict
-from perfsvc.service.compare.compare import compare, run_to_compare_with, thresholds
+from perfsvc.service.compare.compare import run_to_compare_with, thresholds
 from perfsvc.service.confirm.conclude import relevant_change
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
@@ -49,16 +49,6 @@ def test_a_committed_improvement_is_the_level_from_then_on_and_one_with_uncommit
     assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.REGRESSION}
 
 
-def test_a_removed_case_is_missing_on_the_first_night_only_and_keeps_its_level(story, night):
-    night({story.tiled: 1e-4, story.naive: 1e-4})
-    gone = night({story.tiled: 1e-4})
-    assert verdicts(gone) == {"tiled": Verdict.UNCHANGED, "naive": Verdict.MISSING}
-    assert gone["naive", "time"].reason == "run 1 has it and the candidate does not"
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED}
-    assert [judgement.verdict for judgement in story.store.verdicts.of_run(2)] == [Verdict.UNCHANGED, Verdict.MISSING]
-    assert verdicts(night({story.tiled: 1e-4, story.naive: 2e-4}))["naive"] is Verdict.REGRESSION
-
-
 @pytest.mark.parametrize("heir_first", [True, False])
 def test_a_reused_name_does_not_get_the_level_of_the_renamed_case(story, night, heir_first):
     renamed = replace(story.tiled, variant="shared")
@@ -71,16 +61,6 @@ def test_a_reused_name_does_not_get_the_level_of_the_renamed_case(story, night, 
     later = night({renamed: 1e-4, story.tiled: 4e-4})
     assert verdicts(later) == {"shared": Verdict.UNCHANGED, "tiled": Verdict.IMPROVEMENT}
     assert (later["shared", "time"].baseline_run, later["tiled", "time"].baseline_run) == (1, 3)
-
-
-def test_neither_an_interrupted_night_nor_a_smaller_selection_hides_or_has_a_missing_case(story, night):
-    failing = replace(story.tiled, variant="failing")
-    night({story.tiled: 1e-4, story.naive: 1e-4, failing: Status.FAILED})
-    assert verdicts(night({story.tiled: 1e-4}, scope="all --select=transpose/tiled")) == {"tiled": Verdict.UNCHANGED}
-    night({story.tiled: 1e-4}, state=RunState.INTERRUPTED)
-    assert verdicts(night({story.tiled: 1e-4})) == {"tiled": Verdict.UNCHANGED, "naive": Verdict.MISSING}
-    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
-    assert verdicts(night({renamed: 1e-4})) == {"shared": Verdict.UNCHANGED}
 
 
 def test_a_case_over_budget_is_compared_with_its_level_later_and_not_missing_and_a_removed_case_is(story, night):
@@ -101,14 +81,6 @@ def test_a_case_that_is_skipped_from_now_on_is_missing_once(story, night):
     assert night({story.tiled: Status.SKIPPED}) == {}
 
 
-def test_a_new_device_is_compared_with_another_of_its_model_and_then_with_itself(story, night):
-    night({story.tiled: 1e-4})
-    judgement = night({story.tiled: 1.2e-4}, device="GPU-2")["tiled", "time"]
-    assert judgement.verdict is Verdict.REGRESSION
-    assert "compared with another NVIDIA H100 (GPU-1)" in judgement.reason
-    assert verdicts(night({story.tiled: 1.2e-4}, device="GPU-2")) == {"tiled": Verdict.UNCHANGED}
-
-
 def test_a_metric_that_is_no_longer_returned_is_missing_and_a_broken_case_has_one_row(story, night):
     night({story.tiled: 1e-4}, metrics={story.tiled: {"latency_ms": 2.0, "hops": 3.0, "steps": 1.0}})
     after = night({story.tiled: 1e-4}, metrics={story.tiled: {"hops": 3.0, "steps": 1.0}})
@@ -118,25 +90,6 @@ def test_a_metric_that_is_no_longer_returned_is_missing_and_a_broken_case_has_on
     }
     broken = night({story.tiled: Status.WRONG})
     assert {key: judgement.verdict for key, judgement in broken.items()} == {("tiled", "time"): Verdict.BROKEN}
-
-
-def test_a_pin_accepts_a_regression_until_it_is_removed(story, night):
-    night({story.tiled: 1e-4})
-    night({story.tiled: 1.2e-4})
-    story.store.baselines.pin(2, [story.series(story.tiled)])
-    assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.UNCHANGED}
-    story.store.baselines.unpin()
-    assert verdicts(night({story.tiled: 1.2e-4})) == {"tiled": Verdict.REGRESSION}
-
-
-def test_a_comparison_names_its_runs(story, night, tmp_path):
-    night({story.tiled: 1e-4}, label="before", commit="abc1")
-    night({story.tiled: 1e-4}, commit="def2", dirty=True)
-    comparison = compare(story.store, "before", "latest", folder=tmp_path, threshold=None)
-    base, new = comparison.base, comparison.new
-    assert (base.asked, base.run, base.label, base.commit) == ("before", 1, "before", "abc1")
-    assert (new.asked, new.run, new.commit, new.dirty) == ("latest", 2, "def2", True)
-    assert compare(story.store, "@baseline", "2", folder=tmp_path, threshold=None).base is None
 
 
 def test_a_correct_result_with_twice_the_error_is_a_regression_and_a_smaller_change_is_not(story, night):

@@ -8,21 +8,12 @@ import pytest
 from perfsvc.model import Cause, Confirmation, FindingState
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
-from tests.unit.store.conftest import ON_BOTH
+from tests.unit.store.conftest import ON_BOTH, six_cases, times
 
 DEVICES = ("GPU-1", "GPU-2")
 OTHER = "GPU-3"
 A_TO_B, B_TO_C = "aaaaaaaaa..bbbbbbbbb", "bbbbbbbbb..ccccccccc"
 MODELS = {OTHER: "NVIDIA A100"}
-
-
-@pytest.fixture
-def cases(request, story):
-    return [replace(story.tiled, variant=f"v{place}") for place in range(getattr(request, "param", 2))]
-
-
-six_cases = pytest.mark.parametrize("cases", [6], indirect=True)
-"""Marks a test with so many cases that a GPU may have moved as a whole."""
 
 
 @pytest.fixture
@@ -68,10 +59,6 @@ def variants(finding):
     return {variant for variant, _ in held(finding)}
 
 
-def times(cases, *slow, by=1.2):
-    return {case: 1e-4 * (by if case.variant in slow else 1) for case in cases}
-
-
 @ON_BOTH
 def test_series_that_the_same_commits_made_slower_are_one_finding_on_all_devices(story, night, confirm, cases):
     night(times(cases), "a" * 40)
@@ -110,6 +97,7 @@ def test_a_slow_drift_joins_the_finding_of_its_first_commits(night, confirm, cas
     assert (finding.root_cause, variants(finding)) == (A_TO_B, set(drifting))
 
 
+@pytest.mark.slow
 def test_a_change_mostly_due_to_later_commits_is_a_separate_finding(night, confirm, cases):
     edited = ("v0", "v1")
     night(times(cases), "a" * 40)
@@ -185,6 +173,7 @@ def test_a_host_that_skipped_the_slow_commit_joins_the_finding_of_the_other_mode
     assert set(finding.devices.values()) == {"NVIDIA H100", "NVIDIA A100"}
 
 
+@pytest.mark.slow
 def test_a_host_that_lags_behind_joins_the_finding_of_the_other_model(measure, confirm, both_fast):
     confirm(measure(ONE, "b"))
     measure(ONE, "c")
@@ -200,6 +189,7 @@ def test_the_range_of_a_host_that_skipped_commits_begins_with_its_own_last_run(m
     assert finding.root_cause == "aaaaaaaaa..ccccccccc"
 
 
+@pytest.mark.slow
 def test_a_later_slowdown_of_the_same_case_on_another_model_is_another_finding(measure, confirm, both_fast):
     confirm(measure(ONE, "b"))
     measure(TWO, "b", slow_since="c")
@@ -207,6 +197,7 @@ def test_a_later_slowdown_of_the_same_case_on_another_model_is_another_finding(m
     assert [finding.root_cause for finding in findings] == [B_TO_C, A_TO_B]
 
 
+@pytest.mark.slow
 def test_an_unconfirmed_finding_takes_the_cause_that_another_model_confirms(measure, confirm, both_fast):
     confirm(measure(ONE, "b"), cause=Cause.UNCONFIRMED)
     (unconfirmed,) = confirm(measure(ONE, "b"), cause=Cause.UNCONFIRMED)
@@ -225,14 +216,14 @@ def test_outside_git_the_same_change_on_two_models_is_one_finding(night, confirm
     assert held(finding) == ON_BOTH_MODELS
 
 
+@pytest.mark.slow
 def test_git_says_which_commits_of_hosts_without_a_common_commit_overlap(measure, confirm, tmp_path):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=Ada", "-c", "user.email=ada@example.com"]
     subprocess.run([*git, "init", "-q"], check=True)
-    hashes = []
     for _ in range(5):
         subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "so"], check=True)
-        hashes.append(subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout)
-    commits = [name.strip() for name in hashes]
+    listed = subprocess.run([*git, "rev-list", "--reverse", "HEAD"], check=True, capture_output=True, text=True)
+    commits = listed.stdout.split()
 
     def at(devices, place, *, slow):
         return measure(devices, commits[place], slow_since="" if slow else "g", suite=str(tmp_path))

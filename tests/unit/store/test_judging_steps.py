@@ -10,6 +10,8 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from tests.unit.store.conftest import ON_BOTH
 
+pytestmark = pytest.mark.slow
+
 FAST, SLOW, SLOWER = b"fast", b"slow", b"slower"
 
 

@@ -87,23 +87,24 @@ DAMAGES = [
     ("UPDATE environments SET parts = '{' WHERE id = 1", "environments.parts of id 1"),
     ("UPDATE binaries SET record = '{}' WHERE id = 1", "binaries.record of id 1"),
     ("UPDATE explanations SET reasons = '[1]' WHERE id = 1", "explanations.reasons of id 1"),
-    ("UPDATE artifacts SET content = x'00'", "artifacts.content of sha256"),
     ("UPDATE profiles SET instructions = x'00' WHERE id = 1", "profiles.instructions of id 1"),
+    ("UPDATE artifacts SET content = x'00'", "artifacts.content of sha256"),
+]
+FURTHER = [
     (f"UPDATE artifacts SET content = x'{zlib.compress(b'another').hex()}'", "differs from its digest"),  # noqa: S608
     ("PRAGMA foreign_keys = OFF; DELETE FROM devices", "refers to no devices"),
 ]
+"""Damages that hide others."""
 
 
 def test_each_damaged_row_is_named(full, tmp_path):
     assert Store.check(full).problems == ()
-    unnamed = {}
-    for statement, named in DAMAGES:
+    for damages in (DAMAGES, *([each] for each in FURTHER)):
         path = shutil.copy(full, tmp_path / "damaged.db")
-        raw(path, *statement.split("; "))
-        state = Store.check(path)
-        if state.ok or not any(named in problem for problem in state.problems):
-            unnamed[named] = state.problems
-    assert unnamed == {}
+        for statement, _ in damages:
+            raw(path, *statement.split("; "))
+        problems = Store.check(path).problems
+        assert [named for _, named in damages if not any(named in problem for problem in problems)] == []
 
 
 @ON_BOTH
@@ -124,6 +125,7 @@ def test_damaged_samples_cost_only_themselves(story, store, caplog):
     assert len(levels[story.series(story.naive)].replicas[0]) == 3
     assert [len(each.samples_s) for each in store.measurements.of_run(run)] == [0, 3]
     assert [each.case for each in store.measurements.samples(run)] == [story.naive.id]
+    assert list(store.series.samples([run])) == [story.series(story.naive)]
     assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
     assert f"a blob of samples of {story.tiled.id} is damaged" in caplog.text
 

@@ -119,6 +119,7 @@ def test_a_changed_run_is_read_anew(story, store, change):
     assert everything(store) != before
 
 
+@pytest.mark.slow
 @ON_BOTH
 def test_a_deleted_run_is_gone_and_its_ids_may_be_used_again(story, store):
     runs = [measured(story) for _ in range(2)]
@@ -139,17 +140,6 @@ def test_pruned_samples_change_no_columns(story, store, read):
     everything(store)
     assert read == []
     assert is_fresh(store)
-
-
-def test_a_level_without_its_samples_is_its_medians(story, store):
-    run = measured(story)
-    assert is_fresh(store)
-    before = store.series.levels(run)[story.series(story.tiled)]
-    story.execute("UPDATE measurements SET samples = NULL WHERE replica = 1")
-    assert is_fresh(store)
-    after = store.series.levels(run)[story.series(story.tiled)]
-    assert [len(replica) for replica in before.replicas] == [3, 3]
-    assert [len(replica) for replica in after.replicas] == [3, 1]
 
 
 def test_damaged_samples_are_reported_each_time(story, store, caplog):
@@ -176,6 +166,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.slow
 def test_what_was_damaged_is_read_anew_after_a_repair(story, store, place, cache):
     measured(story)
     before = everything(store)
@@ -191,6 +182,7 @@ def test_what_was_damaged_is_read_anew_after_a_repair(story, store, place, cache
     assert is_fresh(store)
 
 
+@pytest.mark.slow
 def test_what_a_sync_adds_to_a_run_is_read(story, store, place, new_database, new_story):
     first = measured(story)
     target = new_database(False)
@@ -297,6 +289,7 @@ FORGED = {
 }
 
 
+@pytest.mark.slow
 def test_files_are_private_and_a_damaged_or_forged_one_is_replaced(story, store, cache):
     measured(story)
     assert is_fresh(store)
@@ -330,6 +323,7 @@ def test_without_files_all_is_read_from_the_database(story, store, cache, reques
     assert not (cache.is_dir() and list(cache.iterdir()))
 
 
+@pytest.mark.slow
 def test_a_link_in_place_of_a_file_is_not_followed(story, store, cache, tmp_path):
     measured(story)
     assert is_fresh(store)

@@ -114,6 +114,7 @@ def test_years_of_runs_are_read_in_statements_of_few_parameters(story):
     assert row.id == run
 
 
+@pytest.mark.slow
 def test_levels_and_baselines_are_read_the_same_however_many_parameters_a_statement_takes(story, monkeypatch):
     nights = Nights(story, 20)
     nights.night(1e-4, b"fast")

@@ -128,6 +128,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(json_values)
 def test_hostile_content_is_damage_or_batches(content):

@@ -1,15 +1,13 @@
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from perfsvc.errors import DatabaseError
-from perfsvc.model import Batch, CacheState, Case, Cause, Conditions, Noise, Peak, Slowdown, Status, Verdict
+from perfsvc.model import CacheState, Case, Cause, Noise, Peak, Status, Verdict
 from perfsvc.store import Store
 from tests.unit.store.conftest import ON_BOTH, counted
 
@@ -32,9 +30,12 @@ def test_each_row_has_the_verdict_on_its_time_if_there_is_one(story):
 @ON_BOTH
 def test_a_measurement_is_one_row_with_everything_about_it(story):
     run = story.begin(label="nightly", commit="abc", branch="main", host="box")
-    story.put(run, story.tiled, samples=(1.0, 2.0, 6.0), metrics={"overlap": 0.5}, max_error=1e-6, stopped="enough")
+    told = {"warmup": 7, "note": "a sentence", "wall_s": 4.0, "check_s": 0.5, "sampling_s": 3.0, "busy_s": 2.5}
+    told |= {"max_error": 1e-6, "stopped": "enough", "metrics": {"overlap": 0.5}}
+    story.put(run, story.tiled, samples=(1.0, 2.0, 6.0), **told)
     row = {name: values[0] for name, values in story.store.measurements.columns([run]).items()}
     expected = {
+        **told,
         "run": run,
         "label": "nightly",
         "commit": "abc",
@@ -58,12 +59,9 @@ def test_a_measurement_is_one_row_with_everything_about_it(story):
         "samples": 3,
         "bandwidth_bytes_per_s": 3000.0,
         "flops_per_s": 5.0,
-        "max_error": 1e-6,
-        "stopped": "enough",
         "driver": "580.1",
         "toolkit": "nvcc 13.0.88",
         "power_limit_w": 700.0,
-        "metrics": {"overlap": 0.5},
     }
     assert {name: row[name] for name in expected} == expected
     assert type(row["status"]) is type(row["cache"]) is str
@@ -134,36 +132,6 @@ def test_a_run_with_two_drivers_has_the_peaks_of_none(story):
     assert story.store.devices.gpu_peaks_of(run) == {}
 
 
-def test_an_untimed_measurement_has_no_bandwidth_and_no_peak_share(story):
-    run = story.begin()
-    story.put(run, story.tiled, status=Status.FAILED, reason="does not compile")
-    story.store.devices.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})
-    columns = story.store.measurements.columns([run])
-    assert columns["bandwidth_bytes_per_s"] == columns["flops_per_s"] == columns["median_s"] == [None]
-    assert (columns["reason"], columns["peak_share"]) == (["does not compile"], [None])
-
-
-def test_a_row_has_the_conditions_of_the_device(story):
-    run = story.begin()
-    hot = Conditions(1.0e9, None, 90.0, 650.0, (Slowdown.THERMAL,))
-    batches = (
-        Batch((1.0,), conditions=Conditions(1.5e9, None, 60.0, 700.0, (Slowdown.POWER_CAP,))),
-        Batch((9.0,), rejected="thermal slowdown", conditions=hot),
-    )
-    told = {"warmup": 7, "note": "a sentence", "wall_s": 4.0, "check_s": 0.5, "sampling_s": 3.0, "busy_s": 2.5}
-    story.put(run, story.tiled, samples=(1.0,), batches=batches, **told)
-    row = {name: values[0] for name, values in story.store.measurements.columns([run]).items()}
-    expected = {
-        **told,
-        "sm_clock_hz": 1.5e9,
-        "temperature_c": 90.0,
-        "power_w": 700.0,
-        "slowdowns": "power cap, thermal slowdown",
-        "rejected_batches": 1,
-    }
-    assert {name: row[name] for name in expected} == expected
-
-
 @ON_BOTH
 def test_a_row_has_the_noise_and_the_peak_of_its_run_device_and_cache_state(story):
     first, second = story.begin(), story.begin()
@@ -172,13 +140,14 @@ def test_a_row_has_the_noise_and_the_peak_of_its_run_device_and_cache_state(stor
             for cache in CacheState:
                 story.put(run, story.tiled, samples=(2.0,), device=device, cache=cache)
     cold, warm = ("GPU-1", story.tiled, CacheState.COLD), ("GPU-2", story.tiled, CacheState.WARM)
-    story.store.measurements.put_noise(first, {cold: Noise(0.5, 0.25), warm: Noise(0.125, None)})
+    story.store.measurements.put_noise(first, {cold: Noise(0.5, 0.25, 0.03, 0.9, 1.1), warm: Noise(0.125, None)})
     story.store.devices.put_peaks(first, {"GPU-1": Peak(4000.0, 6000.0), "GPU-2": Peak(12000.0, 6000.0)})
     columns = story.store.measurements.columns()
-    found = zip(*(columns[name] for name in ("run", "device", "cache", "noise_within", "noise_between")), strict=True)
+    names = ("noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s")
+    found = zip(*(columns[name] for name in ("run", "device", "cache", *names)), strict=True)
     assert [row for row in found if row[3] is not None] == [
-        (first, "GPU-1", "cold", 0.5, 0.25),
-        (first, "GPU-2", "warm", 0.125, None),
+        (first, "GPU-1", "cold", 0.5, 0.25, 0.03, 0.9, 1.1),
+        (first, "GPU-2", "warm", 0.125, None, None, None, None),
     ]
     assert columns["bandwidth_bytes_per_s"] == [3000.0] * 8
     assert columns["peak_share"] == [0.5, 0.5, 0.25, 0.25] + [None] * 4
@@ -305,13 +274,3 @@ def test_a_database_that_is_opened_to_read_refuses_changes(store: Store, story: 
         with pytest.raises(DatabaseError, match=r"read-?only"):
             reader.devices.put(replace(story.gpu, uuid=OTHER))
         assert reader.devices.all().keys() == {story.gpu.uuid}
-
-
-@ON_BOTH
-def test_an_empty_database_that_is_opened_to_read_gets_no_tables(empty: str, new_story: Callable[[Store], Any]) -> None:
-    if "://" not in empty:
-        Path(empty).touch()
-    with pytest.raises(DatabaseError, match="is empty"):
-        Store.open(empty, create=False, read_only=True)
-    with Store.open(empty) as opened:
-        assert new_story(opened).run() == 1

@@ -1,6 +1,5 @@
 """The costs of cases in earlier runs, with which a budget is planned."""
 
-from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC
 from math import isnan, nan
@@ -148,22 +147,15 @@ def test_errors_and_work_are_those_of_all_replicas(story, store):
         for replica, error in enumerate((1e-7, 3e-7 * run, None)):
             story.put(run, story.tiled, replica=replica, max_error=error)
         story.put(run, story.naive)
-    naive = defaultdict(dict)
-    table = store.measurements.columns(runs)
-    for run, case, error, read, written, flops in zip(
-        *(table[name] for name in ("run", "case", "max_error", "read_bytes", "written_bytes", "flops")), strict=True
-    ):
-        known = naive[case].get(run, (None, 0, 0))
-        errors = [each for each in (known[0], error) if each is not None]
-        naive[case][run] = (max(errors, default=None), max(known[1], read + written), max(known[2], flops))
     found = {
-        series.case.id: {
+        series.case: {
             run: (None if isnan(error) else error, moved, flops)
             for run, error, moved, flops in zip(of.runs, of.max_error, of.moved_bytes, of.flops, strict=True)
         }
         for series, of in store.measurements.quantities(runs).items()
     }
-    assert found == naive
+    errors = {story.tiled: {run: 3e-7 * run for run in runs}, story.naive: dict.fromkeys(runs)}
+    assert found == {case: {run: (worst, 6000, 10) for run, worst in of.items()} for case, of in errors.items()}
     assert store.measurements.quantities(runs[:1])[story.series(story.tiled)].runs.tolist() == runs[:1]
 
 

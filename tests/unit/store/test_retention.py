@@ -115,14 +115,6 @@ def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_leve
     assert with_samples(story) == {"tiled": [1, runs[-1]], "naive": [1, 2, 4, runs[-1]]}
 
 
-def test_the_first_run_of_the_present_segment_is_a_level(story):
-    nights(story, range(3))
-    later = replace(story, environment=Environment("590.1", "nvcc 13.1", 700.0))
-    nights(later, range(3, 7))
-    prune(story.store)
-    assert with_samples(story)["tiled"] == [1, 4, 7]
-
-
 def test_the_first_run_after_a_change_of_the_environment_has_a_baseline_with_samples(story):
     """In this order: a clean run, an experiment with uncommitted changes, pruning, and a new driver."""
     series = story.series(story.tiled)
@@ -352,6 +344,7 @@ def year(story, **given):
     return BEGAN + 97 * DAY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [("box",), ("box", "other")])
 def test_a_clock_that_is_ahead_for_one_night_prunes_nothing_more(story, hosts):
     for host in hosts:

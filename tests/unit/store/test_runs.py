@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import CacheState, Status
+from perfsvc.model import CacheState
 from perfsvc.store import RunState
 from tests.unit.store.conftest import ON_BOTH
 
@@ -45,20 +45,6 @@ def test_a_local_time_is_read_as_the_same_moment_in_utc_and_one_without_a_zone_i
     with pytest.raises(DatabaseError, match="no time zone"):
         story.begin(started=datetime(2025, 1, 1))  # noqa: DTZ001 - the fault under test
     assert len(story.store.runs.list()) == 1
-
-
-def test_runs_are_listed_newest_first_with_their_counts(story):
-    first = story.run()
-    second = story.begin()
-    story.put(second, story.tiled, replica=0)
-    story.put(second, story.tiled, replica=1)
-    story.put(second, story.naive, status=Status.FAILED)
-    rows = story.store.runs.list()
-    assert [row.id for row in rows] == [second, first]
-    assert rows[0].counts == {Status.OK: 2, Status.FAILED: 1}
-    assert rows[0].cases == 2
-    assert rows[0].devices == ("GPU-1",)
-    assert [row.id for row in story.store.runs.list(limit=1)] == [second]
 
 
 def test_an_unknown_run_is_an_error(story):

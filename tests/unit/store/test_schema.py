@@ -16,7 +16,6 @@ from perfsvc.store import Store
 from perfsvc.store.keeping import upgrades
 from perfsvc.store.keeping.backup import copy_file
 from perfsvc.store.schema.all_tables import metadata
-from perfsvc.store.schema.engine import connect, resolve, transaction
 from tests.unit.store.conftest import ON_BOTH
 
 pytestmark = ON_BOTH
@@ -55,14 +54,6 @@ def newer(tmp_path, monkeypatch):
 def path(template_sqlite, tmp_path):
     """A SQLite file with our tables and no rows."""
     return shutil.copy(template_sqlite, tmp_path / "perfsvc.db")
-
-
-def test_migrations_create_exactly_the_tables_of_the_code(empty):
-    Store.open(empty).close()
-    engine = connect(resolve(empty))
-    with transaction(engine, writes=False) as connection:
-        assert upgrades.drift(connection) == []
-    engine.dispose()
 
 
 def test_the_schema_is_checked_and_a_missing_index_is_reported(story, place):

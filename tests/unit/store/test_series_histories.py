@@ -10,7 +10,6 @@ from perfsvc.model import TIME, CacheState, Case, Cause, Status, Verdict
 from perfsvc.store import RunState, histories
 from perfsvc.store.measurements import quantities
 from perfsvc.store.schema import shared_reading
-from perfsvc.store.schema.engine import report_damaged
 from tests.unit.store.conftest import ON_BOTH, plain
 
 
@@ -110,14 +109,7 @@ def test_only_verdicts_that_are_events_are_read_with_their_cause_and_ratio(story
     assert (told.ratio, told.cause) == (1.25, Cause.KERNEL)
 
 
-def test_a_damaged_blob_of_samples_is_left_out_and_reported_with_its_case(story, store, caplog):
-    report_damaged.cache_clear()
-    run = story.run(story.tiled, story.naive)
-    story.execute("UPDATE measurements SET samples = :blob WHERE id = 1", blob=b"nothing")
-    assert list(store.series.samples([run])) == [story.series(story.naive)]
-    assert "samples of transpose/tiled[n=4096,dtype=f32] is damaged" in caplog.text
-
-
+@pytest.mark.slow
 @ON_BOTH
 def test_several_processes_read_the_same_as_one(story, store, shared):
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
@@ -207,18 +199,6 @@ def times(story, run, last=9):
 
 
 @ON_BOTH
-def test_a_history_has_the_medians_of_replicas_through_renames(story):
-    first = story.begin(scope="all")
-    story.put(first, story.tiled, samples=(1e-3,) * 3)
-    story.put(first, story.tiled, samples=(2e-3,) * 3, replica=1)
-    story.store.runs.end(first, RunState.FINISHED)
-    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
-    second = story.run(renamed, scope="all")
-    ((place, nights),) = times(story, second).items()
-    assert place == ("GPU-1", renamed, CacheState.COLD)
-    assert values_by_run(nights) == [(first, (1e-3, 2e-3)), (second, (2e-3,))]
-
-
 def test_a_reused_name_has_its_own_history(story):
     renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
     runs = [story.run(*cases, scope="all") for cases in ([story.tiled], [renamed], [renamed, story.tiled])]
@@ -231,15 +211,6 @@ def test_a_reused_name_has_its_own_history(story):
         "shared": [*((run, (2e-3,)) for run in runs), (last, (1e-3,))],
         "tiled": [(runs[-1], (2e-3,)), (last, (5e-3,))],
     }
-
-
-def test_a_run_with_a_wrong_replica_has_no_time(story):
-    first = story.begin(scope="all")
-    story.put(first, story.tiled)
-    story.put(first, story.tiled, replica=1, status=Status.WRONG)
-    story.store.runs.end(first, RunState.FINISHED)
-    ((_, nights),) = times(story, story.run(scope="all")).items()
-    assert values_by_run(nights)[0] == (first, ())
 
 
 def test_uncommitted_changes_other_scopes_and_unmeasured_cases_are_not_in_a_history(story):
@@ -304,13 +275,3 @@ def test_measurements_of_a_resumed_run_and_those_after_its_end_are_read(story):
     story.store.runs.end(first, RunState.FINISHED)
     ((_, nights),) = times(story, story.run(scope="all")).items()
     assert values_by_run(nights)[0] == (first, (2e-3, 1e-3, 4e-3))
-
-
-def test_a_run_that_was_cut_short_is_read_too(story):
-    first = story.begin(scope="all")
-    story.put(first, story.tiled)
-    story.execute("UPDATE runs SET process_start = '1'")  # as if another process had executed it, which is gone
-    last = story.run(scope="all")
-    assert story.store.runs.get(first).state is RunState.INTERRUPTED
-    ((_, history),) = times(story, last).items()
-    assert values_by_run(history) == [(first, (2e-3,)), (last, (2e-3,))]

@@ -88,6 +88,7 @@ def test_a_slow_gpu_is_raised_once_with_how_slow_it_is_and_resolved_when_it_is_a
     assert [event.kind for event in events] == [EventKind.RAISED, EventKind.RESOLVED]
 
 
+@pytest.mark.slow
 def test_a_gpu_that_becomes_slow_again_reopens_its_finding(story, days):
     days(range(4))
     days(range(4, 9), 1.0)
@@ -98,6 +99,7 @@ def test_a_gpu_that_becomes_slow_again_reopens_its_finding(story, days):
     assert kinds == [EventKind.RAISED, EventKind.RESOLVED, EventKind.REOPENED]
 
 
+@pytest.mark.slow
 def test_an_accepted_slow_gpu_is_not_raised_again_until_it_was_fast(story, days):
     days(range(4))
     (finding,) = about_gpus(story)
@@ -135,6 +137,7 @@ def test_a_gpu_whose_slowness_a_finding_about_its_environment_names_raises_none(
     assert [finding.root_cause for finding in about_gpus(story)] == ["GPU-2 (NVIDIA H100) on host beta"]
 
 
+@pytest.mark.slow
 def test_the_update_of_findings_after_a_run_raises_it_and_says_why_the_clock_of_the_gpu_was_lowered(story, days):
     hot = Conditions(slowdowns=(Slowdown.THERMAL,))
     days(range(4), conditions=hot, update=update_findings)

@@ -113,7 +113,6 @@ def test_everything_is_copied_there_and_back_and_a_second_sync_copies_nothing(fu
     assert copy(back, place).parts == []
 
 
-@ON_BOTH
 def test_two_sources_keep_apart_and_runs_get_new_numbers(place, store, new_database, new_story):
     sources = [new_database(False), new_database(False)]
     for location, label in zip(sources, ("first", "second"), strict=True):

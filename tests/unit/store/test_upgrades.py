@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert, select
 
 from perfsvc.installation import data_folder
-from perfsvc.model import FindingState, Status, Verdict
+from perfsvc.model import Status, Verdict
 from perfsvc.store import Store
 from perfsvc.store.keeping import upgrades
 from perfsvc.store.schema.engine import connect, resolve, transaction
@@ -33,7 +33,7 @@ def dump(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def kind(request):
     return request.param
 
@@ -153,10 +153,3 @@ def test_runs_levels_and_histories_are_read(upgraded):
     assert histories[CASE, "time"].runs.tolist() == [first, second]
     assert histories[CASE, "time"].values[0].tolist() == [0.375, 0.125]
     assert histories[CASE, "overlap"].values[:, 0].tolist() == [0.75]
-
-
-def test_a_finding_can_be_resolved_and_reopened_after_an_upgrade(empty, dump):
-    with upgraded_in(empty, dump) as store:
-        for found in store.findings.active():
-            store.findings.set_state(found.id, FindingState.RESOLVED, by="ann")
-            assert store.findings.set_state(found.id, FindingState.OPEN, by="ann").moved == found.moved

@@ -96,14 +96,10 @@ def test_wrong_arrays_are_reported_with_the_line_of_the_function():
         ({"inputs": "np.array(['a'] * n)"}, "input 'x' is an array of <U1", 4),
         ({"inputs": "np.zeros(0)"}, r"input 'x' has the shape \(0,\)", 4),
         ({"inputs": "np.array(1.0)"}, r"input 'x' has the shape \(\)", 4),
-        ({"inputs": "1 / 0"}, "inputs raised ZeroDivisionError: division by zero", 5),
-        ({"reference": "x[:3]"}, r"has the shape \(3,\), the output is declared as \(8,\)", 8),
         ({"reference": "x.sum()"}, r"has the shape \(\), the output is declared as \(8,\)", 8),
         ({"reference": "{}"}, "reference returned , the outputs are y", 8),
-        ({"reference": "{'z': x}"}, "reference returned z, the outputs are y", 8),
         ({"reference": "None"}, "reference of 'y' is NoneType None", 8),
         ({"reference": "x.astype('float16')"}, "reference of 'y' is float16", 8),
-        ({"reference": "x.no_such_thing"}, "reference raised AttributeError", 8),
     ]
     for fault, what, line in table:
         with pytest.raises(SuiteError, match=what) as caught:
@@ -116,17 +112,6 @@ def test_an_input_changed_in_place_has_the_shape_of_the_output():
     text = TEMPLATE.format(inputs='rng.random(3), "y": rng.random(3)', reference="x", dtype="float64")
     with pytest.raises(SuiteError, match=r"'y' is float64\[3\] as an input and float64\[8\] as an output"):
         replay_arrays(load_text(text, "b"), (("n", 8),), 1)
-
-
-def test_inputs_that_change_between_calls_are_reported(tmp_path, monkeypatch):
-    (tmp_path / "k.cu").write_text("")
-    changing = 'rng.random(n, dtype=__import__("os").environ["MADE_AS"])'
-    (tmp_path / "bench.py").write_text(TEMPLATE.format(inputs=changing, reference="x", dtype="float64"))
-    monkeypatch.setenv("MADE_AS", "float64")
-    (spec,) = discover(tmp_path).resolve(Selection(), "full")[0]
-    monkeypatch.setenv("MADE_AS", "float32")
-    with pytest.raises(SuiteError, match="'x' of another shape or dtype"):
-        make_arrays(spec)
 
 
 def test_an_edit_of_the_file_does_not_change_a_resolved_case(tmp_path):

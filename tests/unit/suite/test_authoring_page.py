@@ -57,6 +57,7 @@ def test_the_problem_on_the_page_is_reported_like_that(tutorial):
     assert str(problem) == f"{tutorial}/saxpy/{shown[1]}"
 
 
+@pytest.mark.slow
 def test_the_template_on_the_page_compiles(tmp_path):
     (source,) = re.findall(r"```cuda\n(.*?)```", section(PAGE, "Time a template"), re.DOTALL)
     (variant,) = re.findall(r"```python\n(Variant.*?)```", section(PAGE, "Time a template"), re.DOTALL)

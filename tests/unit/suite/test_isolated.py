@@ -111,6 +111,7 @@ def written_in_each_part(folder, statements):
     return found
 
 
+@pytest.mark.slow
 def test_a_file_that_ends_its_process_costs_its_benchmark_alone(tmp_path):
     hostile = written_in_each_part(tmp_path, CRASHES)
     written(tmp_path, "fine")
@@ -142,45 +143,51 @@ def test_a_file_that_hangs_is_killed_after_its_time(tmp_path, monkeypatch, state
 
 
 def test_a_file_that_prints_without_end_does_not_fill_the_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(isolated, "READ_LIMIT_S", 1.0)
+    discover(written(tmp_path, "fine"))  # starts the server, which would take part of the time
+    monkeypatch.setattr(isolated, "READ_LIMIT_S", 0.4)
     monkeypatch.setattr(child, "OUTPUT_POLL_S", 0.01)
     monkeypatch.setattr(child, "MOST_OUTPUT_BYTES", 1000)
     written(tmp_path, top="while True: time.sleep(0.001); os.write(1, b'x' * 1000)")
     largest = 0
     with ThreadPoolExecutor(1) as threads:
-        suite = threads.submit(discover, tmp_path)
+        suite = threads.submit(discover, tmp_path / "hostile")
         while not suite.done():
             for file in Path("/proc/self/fd").iterdir():
                 with contextlib.suppress(OSError):
                     if str(file.readlink()).endswith("(deleted)"):
                         largest = max(largest, file.stat().st_size)
             time.sleep(0.01)
-    assert suite.result().problems[0].what == "it took longer than 1s"
+    assert suite.result().problems[0].what == "it took longer than 0.4s"
     assert 0 < largest < 300_000
 
 
 def test_prints_threads_and_changes_of_its_process_stay_there(tmp_path):
     environment, folder = dict(os.environ), Path.cwd()
-    harmless = written_in_each_part(tmp_path, HARMLESS)
+    for number, statement in enumerate(HARMLESS):
+        written(tmp_path, f"harmless{number}", **dict.fromkeys(PARTS, statement))
     suite = discover(tmp_path)
     assert suite.problems == ()
     specs, problems = suite.resolve(Selection(), "full")
     assert problems == ()
-    assert len(specs) == 2 * len(harmless)
+    assert len(specs) == 2 * len(HARMLESS)
     for spec in specs[::2]:
         isolated.make_arrays(spec).close()
     assert (dict(os.environ), Path.cwd()) == (environment, folder)
 
 
-@pytest.mark.parametrize("step", ["", "os.fork() and os._exit(0), "])
-def test_a_process_with_a_session_of_its_own_ends_with_the_process_that_started_it(tmp_path, monkeypatch, step):
+@pytest.mark.slow
+def test_a_process_with_a_session_of_its_own_ends_with_the_process_that_started_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFSVC_TEST_SESSION", f"left by {os.getpid()}")
     isolated._processes.end()  # its server has another environment
-    discover(written(tmp_path, top=f"os.fork() or (os.setsid(), {step}time.sleep(1000))"))
+    names = ("session", "daemon")
+    for name, step in zip(names, ("", "os.fork() and os._exit(0), "), strict=True):
+        written(tmp_path, name, top=f"os.fork() or (os.setsid(), {step}time.sleep(1000))")
+    discover(tmp_path)
     mark = f"PERFSVC_TEST_SESSION=left by {os.getpid()}\0".encode()
-    assert len(marked(mark)) > 2
-    with isolated._processes.process(str(tmp_path / "hostile" / "bench.py")) as child:
-        child.end(kill=True)
+    assert len(marked(mark)) > 4
+    for name in names:
+        with isolated._processes.process(str(tmp_path / name / "bench.py")) as child:
+            child.end(kill=True)
     ends = time.monotonic() + 10
     while len(left := marked(mark)) > 1:  # the server
         assert time.monotonic() < ends, left
@@ -327,7 +334,7 @@ def test_a_process_is_kept_for_the_next_request_of_its_file(tmp_path):
 
 
 def test_requests_of_a_file_that_imports_for_long_share_its_process(tmp_path):
-    top = "print(os.getpid(), file=open(__file__ + '.pids', 'a')); 'slow' in sys.modules or time.sleep(1.0); "
+    top = "print(os.getpid(), file=open(__file__ + '.pids', 'a')); 'slow' in sys.modules or time.sleep(0.3); "
     suite = discover(written(tmp_path, top=top + "sys.modules['slow'] = None"))
     specs, _ = suite.resolve(Selection(), "full")
     with ThreadPoolExecutor(4) as threads:
@@ -348,10 +355,15 @@ def test_requests_of_a_file_that_makes_large_arrays_get_several_processes(tmp_pa
 
 
 def test_a_process_that_died_meanwhile_is_replaced(tmp_path):
-    once = "os.path.exists(__file__ + '.begun') or "
-    die = "(open(__file__ + '.begun', 'w').close(), threading.Timer(1.0, os._exit, [1]).start())"
-    suite = discover(written(tmp_path, top=once + die))
-    time.sleep(2.0)
+    wait = "lambda: [time.sleep(0.01) for _ in iter(lambda: os.path.exists(__file__ + '.go'), True)] and os._exit(1)"
+    die = f"(print(os.getpid(), file=open(__file__ + '.pid', 'w')), threading.Thread(target={wait}).start())"
+    suite = discover(written(tmp_path, top=f"os.path.exists(__file__ + '.pid') or {die}"))
+    pid = int((tmp_path / "hostile" / "bench.py.pid").read_text())
+    (tmp_path / "hostile" / "bench.py.go").touch()
+    ends = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
     specs, problems = suite.resolve(Selection(), "full")
     assert len(specs) == 2
     assert problems == ()
@@ -370,6 +382,7 @@ def test_a_process_takes_over_the_environment_folder_and_import_path_of_the_mome
     assert discover(tmp_path).problems == ()
 
 
+@pytest.mark.slow
 def test_a_file_that_kills_the_server_fails_no_other_file(tmp_path):
     written(tmp_path, top="os.kill(os.getppid(), signal.SIGKILL); time.sleep(1000)")
     written(tmp_path, "fine")

@@ -23,13 +23,6 @@ def without_ends(alerts: list[Alert]) -> list[Alert]:
 # --- one series ------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_raised_on_its_second_run():
-    for height, direction in [(1.08, "slower"), (0.92, "faster")]:
-        series = 1 + noise(120)
-        series[100:] *= height
-        assert detect_changes(series) == [Alert(100, 101, "step", direction)], (height, direction)
-
-
 def test_a_plateau_is_one_alert_that_gets_its_end_on_the_second_run_back():
     for runs in [2, 3, 5, 12, 20]:
         series = 1 + noise(160)
@@ -121,7 +114,14 @@ def test_neither_a_spike_however_high_nor_the_first_twenty_runs_nor_a_tiny_diffe
 
 
 def test_a_constant_raises_nothing_and_its_change_is_raised() -> None:
-    for before, after in ((32.0, 40.0), (0.0, 16.0), (-1.0, 1.0), (1e-5, 1.01e-5)):
+    for before, after in (
+        (32.0, 40.0),
+        (0.0, 16.0),
+        (-1.0, 1.0),
+        (1e-5, 1.01e-5),
+        (5e-301, 1e-300),
+        (8.5e307, 1.7e308),
+    ):
         assert detect_changes(np.full(60, before)) == []
         assert detect_changes(np.repeat([before, after], 40)) == [Alert(40, 41, ChangeKind.STEP, Direction.SLOWER)]
         assert detect_changes(np.repeat([after, before], 40)) == [Alert(40, 41, ChangeKind.STEP, Direction.FASTER)]
@@ -133,16 +133,6 @@ def test_two_states_raise_nothing_until_their_shares_change() -> None:
     series = 1 + 0.05 * slow + noise(200, deviation=0.003)
     assert detect_changes(series[:100]) == []
     assert [(alert.kind, alert.direction) for alert in detect_changes(series)] == [("mixture", "slower")]
-
-
-def test_a_slow_drift_is_a_trend_before_it_has_added_three_percent() -> None:
-    for runs in (30, 60, 100):
-        for direction, sign in (("slower", 1), ("faster", -1)):
-            series = 1 + noise(200, seed=runs, deviation=0.003)
-            series *= 1 + sign * 0.03 * np.clip((np.arange(200) - 79) / runs, 0, 1)
-            trends = [alert for alert in detect_changes(series) if alert.kind == "trend"]
-            assert trends[0].direction == direction
-            assert trends[0].raised < 80 + runs
 
 
 def test_runs_without_a_measurement_are_skipped() -> None:
@@ -234,14 +224,6 @@ def test_every_possible_history_has_an_answer(few: list[float], many: list[float
         end = data.draw(st.integers(0, len(series)))
         early = detect_changes(series[:end])
         assert without_ends(early) == without_ends([alert for alert in alerts if alert.raised < end])
-
-
-def test_a_constant_of_any_size_raises_nothing_until_it_is_halved():
-    for constant in [0.0, 5e-324, 1e-300, 3.2e-8, 1.0, 1.7e308]:
-        assert detect_changes([constant]) == detect_changes(np.full(60, constant)) == [], constant
-        if constant:
-            halved = detect_changes(np.repeat([constant, constant / 2], 30))
-            assert halved == [Alert(30, 31, ChangeKind.STEP, Direction.FASTER)] or constant == 5e-324, constant
 
 
 @settings(max_examples=10, deadline=None)

@@ -1,6 +1,7 @@
 """How often the detector is wrong and how soon it finds a change: small versions of tests/benchmarks/detectors.py."""
 
 import numpy as np
+import pytest
 
 from perfsvc.judge import detect_changes_together
 from perfsvc.judge.changes.detect import ALERT_RATE, detect_changes_in_each
@@ -58,6 +59,7 @@ def persistent(generator, shape):
     return 1 + NOISE * deviations
 
 
+@pytest.mark.slow
 def test_flat_series_of_any_noise_raise_almost_nothing():
     """The limits are about twice the rates in docs/explanation/histories.md: few runs have few alerts."""
     limits = {normal: 0.2, two_states: 0.2, spiked: 0.4, lognormal: 0.4, heavy: 0.4, ticking: 0.3, gappy: 0.2}
@@ -77,6 +79,7 @@ def test_steps_are_found_within_the_claimed_number_of_runs_and_first_called_a_st
         assert np.mean([alerts[0].kind is ChangeKind.STEP for alerts in after if alerts]) >= least, height
 
 
+@pytest.mark.slow
 def test_a_step_of_five_deviations_is_found_on_its_second_run_whatever_the_tails():
     for noise in (normal, spiked, heavy, lognormal, persistent):
         for direction in (1, -1):
@@ -86,6 +89,7 @@ def test_a_step_of_five_deviations_is_found_on_its_second_run_whatever_the_tails
             assert np.mean(found) >= 0.65, (noise, direction)
 
 
+@pytest.mark.slow
 def test_few_of_many_discoveries_are_false_and_most_steps_are_found_on_their_second_run() -> None:
     generator = np.random.default_rng(3)
     true = false = 0

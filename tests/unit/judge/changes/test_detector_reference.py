@@ -85,7 +85,7 @@ def plain_score(units: np.ndarray, window: int, skew: float, persistence: float)
     return (deviate * headroom) ** 2 / 2 + LENGTH_BONUS * math.log(window)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seeds, st.integers(LEARNING + 1, 90), st.sampled_from([0.0, 0.03, 0.08]), st.sampled_from([0.0, 0.04]))
 def test_the_score_of_every_window_is_students(seed: int, runs: int, step: float, spikes: float) -> None:
     generator = np.random.default_rng(seed)
@@ -148,7 +148,7 @@ def test_a_step_and_a_ramp_explain_what_least_squares_explain(seed: int, runs: i
         assert by_ramp == 0
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seeds, st.integers(1, 6))
 def test_each_of_many_series_has_the_alerts_that_it_has_alone(seed: int, series: int) -> None:
     generator = np.random.default_rng(seed)
@@ -163,7 +163,7 @@ def test_each_of_many_series_has_the_alerts_that_it_has_alone(seed: int, series:
     assert together == [detect_changes(row)[:1] for row in matrix]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seeds, st.integers(1, 12), st.integers(1, 100))
 def test_runs_before_the_latest_segment_of_all_series_do_not_matter(seed: int, series: int, first: int) -> None:
     """A caller who asks for the latest segment alone need not pass the runs before."""

@@ -26,13 +26,6 @@ def sent(work):
     return [sorted(variants) for variants in found.values()]
 
 
-def test_a_worker_measures_one_side_of_all_cases(work):
-    work.play(each="log(variant)")
-    measurements = work.measure(plan(work, "a", "b", "c"), work.devices("only"))
-    assert [measurement.status for measurement in measurements] == [Status.OK] * 3 * 2 * PAIRS
-    assert sent(work) == [["a", "b", "c"]] * 2 * PAIRS
-
-
 def test_a_decided_case_leaves_and_no_worker_is_started_for_nothing(work):
     work.play(start="log('opened')", each="log(variant)")
     decided = set()
@@ -54,16 +47,6 @@ def test_a_case_that_kills_its_worker_costs_only_itself(work):
         ok = [measurement for measurement in measurements if measurement.case.variant == variant]
         assert [measurement.replica for measurement in ok] == list(range(2 * PAIRS))
     assert len(work.born()) <= 2 * PAIRS + 1
-
-
-def test_equal_benchmark_files_with_different_modules_share_no_worker(work):
-    work.play(each="log(variant)")
-    modules = {"a": (("helper", "v1"),), "b": (("helper", "v2"),), "c": (("helper", "v1"),)}
-    pairs = plan(work, *modules)
-    tasks = tuple(replace(task, bench="same", python_modules=modules[task.record.case.variant]) for task in pairs.tasks)
-    measurements = work.measure(replace(pairs, tasks=tasks), work.devices("only"))
-    assert len(measurements) == 3 * 2 * PAIRS
-    assert sorted(sent(work)) == [["a", "c"]] * 2 * PAIRS + [["b"]] * 2 * PAIRS
 
 
 def test_a_lost_device_is_passed_on_and_its_cases_do_not_fail(work):

@@ -24,7 +24,7 @@ from perfsvc.process.shared_memory import map_arrays, share
 LIVES = {
     "born": "log('born')",
     "start": "log('open', os.environ.get('CUDA_VISIBLE_DEVICES'), opening.visible, helper_kernels.decode())",
-    "end": "time.sleep(0.3); log('end')",
+    "end": "time.sleep(0.1); log('end')",
 }
 
 
@@ -56,7 +56,6 @@ def test_a_worker_that_called_python_of_one_file_measures_no_case_of_another(wor
 
 def test_a_worker_that_prints_without_end_does_not_fill_the_disk(work, monkeypatch):
     monkeypatch.setattr(child, "MOST_OUTPUT_BYTES", 1000)
-    monkeypatch.setattr(device_queue, "POLL_S", 0.02)
     size = "os.fstat(1).st_size"
     flood = f"os.write(1, b'x' * 100_000); wait_for(lambda: {size} == 0); log({size})"
     work.play(each=flood)
@@ -65,6 +64,7 @@ def test_a_worker_that_prints_without_end_does_not_fill_the_disk(work, monkeypat
     assert [size for _, size in work.logged()] == [0]
 
 
+@pytest.mark.slow
 def test_each_replica_on_the_cpu_device_comes_from_its_own_fork_server(work):
     servers = {}
     for kind in ("fake", "cuda", "cpu"):
@@ -77,6 +77,7 @@ def test_each_replica_on_the_cpu_device_comes_from_its_own_fork_server(work):
     assert servers == {"fake": 1, "cuda": 1, "cpu": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_servers")
 def test_a_worker_sees_no_gpu_until_it_opens_one_and_gets_the_helper_kernels_of_that_one(work, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -173,7 +174,7 @@ def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, m
 def test_no_case_passes_a_first_task_whose_arrays_are_not_ready(work, monkeypatch):
     monkeypatch.setattr(pool, "array_threads", lambda _: 2)
     work.play(each="log(variant)")
-    peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or share({}, {})))
+    peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(0.2) or share({}, {})))
     work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(peak,)), work.devices("only"))
     assert [words for _, words in work.logged()] == ["peak", "good"]
 
@@ -204,6 +205,7 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
     assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_servers")
 def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(work):
     def measured_after(deaths):
@@ -332,27 +334,18 @@ def of(measurements, device, status):
 IN_FULL = {(variant, replica) for variant in ("good", "fine") for replica in range(3)}
 
 
-def test_the_cases_of_a_lost_device_are_measured_in_full_on_another_of_its_model(work):
-    measurements = measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
-    assert of(measurements, "second", Status.OK) == IN_FULL
-    assert of(measurements, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
-    assert {(name, 0) for name in NAMES} <= of(measurements, "first", Status.OK)
-    assert {uuid for uuid, *_ in measurements} == {"first", "second"}
-    assert work.messages == ["first is lost (first fell off the bus): second measures 2 of its cases"]
-
-
-def test_a_result_checked_on_a_lost_device_is_checked_anew_on_the_other(work):
-    measured(work, (work.task(name, "first") for name in NAMES), spread="each-model")
-    known = {(uuid, variant, replica): known for _, uuid, variant, replica, known in work.logged()}
-    assert all(value == (replica > 0) for (_, _, replica), value in known.items())
-
-
-def test_a_device_measures_cases_it_takes_over_after_its_own(work):
+def test_the_cases_of_a_lost_device_are_measured_in_full_and_checked_anew_on_another_of_its_model(work):
     tasks = [*(work.task(name, "first") for name in NAMES), *(work.task(name, "second") for name in ("bad", "own"))]
     measurements = measured(work, tasks, spread="each-model")
     own = {(variant, replica) for variant in ("bad", "own") for replica in range(3)}
     assert of(measurements, "second", Status.OK) == IN_FULL | own
     assert not of(measurements, "second", Status.FAILED)
+    assert of(measurements, "first", Status.FAILED) == {("bad", 1)}  # it may be what broke the GPU
+    assert {(name, 0) for name in NAMES} <= of(measurements, "first", Status.OK)
+    assert {uuid for uuid, *_ in measurements} == {"first", "second"}
+    assert work.messages == ["first is lost (first fell off the bus): second measures 2 of its cases"]
+    known = {(uuid, variant, replica): known for _, uuid, variant, replica, known in work.logged()}
+    assert all(value == (replica > 0) for (_, _, replica), value in known.items())
 
 
 @pytest.mark.parametrize(("spread", "heir"), [("each-device", "second"), ("each-model", "other")])
@@ -461,7 +454,7 @@ def drained(work, plan, stopping, *names):
 
 def test_a_stopping_run_finishes_the_current_case_and_begins_no_other(work):
     """Two of three devices measure a case when the run is to stop; the third waits for its lock."""
-    work.play(each="log(variant); time.sleep(0.5)")
+    work.play(each="log(variant); time.sleep(0.3)")
     log = work.folder / "log"
     other = taken_by_another_run("third")
     names = ("first", "second", "third")
@@ -501,7 +494,7 @@ def test_a_case_that_does_not_finish_in_a_stopping_run_is_given_up_and_not_faile
 
 def test_a_case_past_its_own_limit_fails_in_a_stopping_run_as_well(work):
     work.play(each="log(variant); time.sleep(60)")
-    plan = Plan((work.task("bad"), work.task("fine")), 2, 1, 1.0)
+    plan = Plan((work.task("bad"), work.task("fine")), 2, 1, 0.4)
     ((_, status),) = drained(work, plan, (work.folder / "log").exists, "only")
     assert status is Status.FAILED
 

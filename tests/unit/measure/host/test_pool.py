@@ -15,31 +15,20 @@ from perfsvc.process import child
 from perfsvc.process.fork_servers import END_LIMIT_S
 
 ANOTHER = (
-    "send(Measured(Measurement(Case('scale', f'{case}'), device.uuid, {replica}, Status.OK, cache=job.cache, "
+    "send(Measured(Measurement(Case('scale', f'{case}'), device.uuid, job.replica, Status.OK, cache=job.cache, "
     "samples_s={times}), True, None)); wait_for(lambda: False)"
 )
 """A worker that sends another reply than it was asked."""
 MEASUREMENT = "Measurement(job.record.case, device.uuid, job.replica, Status.OK, cache=job.cache, samples_s=(1.0,))"
 
 
-def test_every_case_is_measured_once_in_each_replica(work):
-    measurements = work()
-    assert set(measurements) == {(variant, replica) for variant in ("good", "bad", "fine") for replica in (0, 1)}
-    assert {measurement.status for measurement in measurements.values()} == {Status.OK}
-
-
 FAULTS = {
     "frames.send(pool, b'no json')": "the worker process sent a message that cannot be read: b'no json'",
     'frames.send(pool, b\'{"body": {"message": "hello"}}\')': "sent a message that cannot be read",
     "send(Ready(device))": "sent a message that cannot be read: 'ready' was not asked",
-    "send(Refused('lost', 'look'))": "sent a message that cannot be read: 'refused' was not asked",
-    ANOTHER.format(case="other", replica="job.replica", times="(1.0,)"): "it answers 'scale/other'",
-    ANOTHER.format(case="{variant}", replica="7", times="(1.0,)"): "replica 7",
-    ANOTHER.format(case="{variant}", replica="job.replica", times="(float(9) ** 999,)"): "",
-    ANOTHER.format(case="{variant}", replica="job.replica", times="()"): "it has no times, but is ok",
+    ANOTHER.format(case="other", times="(1.0,)"): "it answers 'scale/other'",
+    ANOTHER.format(case="{variant}", times="(float(9) ** 999,)"): "",
     "frames.send(pool, codec.encode(Reply(Ready(device))), (b'blob',))": "1 files came with it",
-    "pool.sendall(b'-' + b'\\xff' * 12)": "a message of 4294967295 parts",
-    "pool.sendall(b'-\\0\\0\\0\\0')": "a message of 0 parts",
     "pool.sendall(b'-\\0\\0\\0\\1' + (1 << 42).to_bytes(8, 'big'))": "a message of 4398046511104 bytes",
     "os._exit(9)": "the worker process died (exit status 9): output of {variant}",
     "os.kill(os.getpid(), signal.SIGSEGV)": "the worker process died (killed by SIGSEGV): output of {variant}",
@@ -93,10 +82,9 @@ def test_what_a_worker_does_after_its_reply_costs_no_other_case(work, monkeypatc
 
 @pytest.mark.parametrize("drips", ["pool.sendall(b'-')", "pool.sendall(b'-\\0\\0\\0\\1' + b'\\0' * 7 + b'\\x40')"])
 def test_a_message_that_drips_ends_in_time(work, monkeypatch, drips):
-    monkeypatch.setattr(worker_handle, "MESSAGE_LIMIT_S", 0.5)
-    monkeypatch.setattr(device_queue, "POLL_S", 0.1)
+    monkeypatch.setattr(worker_handle, "MESSAGE_LIMIT_S", 0.2)
     started = time.monotonic()
-    measurements = work(bad=f"{drips}; [(pool.sendall(b'x'), time.sleep(0.2)) for _ in range(60)]", replicas=1)
+    measurements = work(bad=f"{drips}; [(pool.sendall(b'x'), time.sleep(0.15)) for _ in range(80)]", replicas=1)
     assert time.monotonic() - started < 6
     assert "did not end in time" in measurements["bad", 0].reason
     assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
@@ -128,17 +116,11 @@ def test_descriptors_that_a_worker_sends_are_closed(work):
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_worker_past_its_limit_is_killed(work):
-    measurements = work(bad="time.sleep(60)", replicas=1, limit_s=0.5)
-    assert "still running after 0.5 s" in measurements["bad", 0].reason
-    assert measurements["bad", 0].wall_s == pytest.approx(0.5, abs=0.4)
+def test_a_worker_past_its_limit_and_the_time_for_recovery_is_killed(work):
+    measurements = work(bad="time.sleep(60)", replicas=1, limit_s=0.15, sampling=Sampling(recovery_s=0.25))
+    assert "still running after 0.4 s" in measurements["bad", 0].reason
+    assert 0.4 <= measurements["bad", 0].wall_s < 0.8
     assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
-
-
-def test_the_time_for_recovery_is_added_to_the_limit_of_a_case(work):
-    measurements = work(bad="time.sleep(60)", replicas=1, limit_s=0.5, sampling=Sampling(recovery_s=1.0))
-    assert "still running after 1.5 s" in measurements["bad", 0].reason
-    assert measurements["bad", 0].wall_s >= 1.5
 
 
 @pytest.mark.parametrize(
@@ -157,8 +139,8 @@ def test_a_worker_that_does_not_start_ends_the_run(work, start, reason):
 
 
 def test_a_worker_that_never_opens_its_device_ends_the_run(work, monkeypatch):
-    monkeypatch.setattr(device_queue, "START_LIMIT_S", 0.5)
-    with pytest.raises(NoDeviceError, match=r"was not open within 0\.5 s") as error:
+    monkeypatch.setattr(device_queue, "START_LIMIT_S", 0.2)
+    with pytest.raises(NoDeviceError, match=r"was not open within 0\.2 s") as error:
         work(start="time.sleep(60)")
     assert "nvidia-smi" in error.value.cure
 
@@ -179,19 +161,6 @@ def test_a_device_that_cannot_be_opened_again_costs_its_remaining_cases(work, tm
     ]
     assert {measurement.case.variant for measurement in lost} == {"good", "fine"}
     assert all("did not start" in measurement.reason and measurement.cure for measurement in lost)
-
-
-def test_a_device_that_cannot_be_opened_at_all_does_not_affect_the_others(work):
-    work.play(start="os._exit(3) if device.uuid == 'second' else None")
-    tasks = tuple(work.task(variant, uuid) for uuid in ("first", "second") for variant in ("good", "fine"))
-    measurements = work.measure(Plan(tasks, 2, 1, 30.0), work.devices("first", "second"))
-    statuses = {
-        (measurement.device, measurement.case.variant, measurement.replica): measurement.status
-        for measurement in measurements
-    }
-    assert {status for (device, *_), status in statuses.items() if device == "first"} == {Status.OK}
-    assert {status for (device, *_), status in statuses.items() if device == "second"} == {Status.FAILED}
-    assert len(statuses) == 4 + 2
 
 
 @pytest.mark.slow

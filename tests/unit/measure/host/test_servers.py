@@ -105,14 +105,21 @@ def test_a_worker_that_is_given_up_before_it_is_forked_ends_by_itself(work, serv
     assert process._child._process.status in {0, -signal.SIGKILL}
 
 
-def test_the_exit_status_is_reported_even_if_the_run_was_started_with_signals_blocked(work):
-    work.play(born="sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))")
+def test_a_worker_has_no_signal_blocked_and_does_not_repeat_the_output_of_imports(work, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's output waits in a buffer
+    server = work.folder / "server.py"
+    text = server.read_text()
+    server.write_text(f"print('from an import')\n{text}")
+    work.play(born="print('mine'); sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
     try:
-        with worker_servers() as servers, forked(servers.take()) as (fork, _, _):
+        with worker_servers() as servers, forked(servers.take()) as (fork, _, output):
             assert fork.wait(LIMIT_S)
             assert fork.status == 0
+            output.seek(0)
+            assert output.read() == b"output of the worker\nmine\n"
     finally:
+        server.write_text(text)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -127,19 +134,6 @@ def test_a_process_that_a_worker_leaves_behind_does_not_keep_its_socket_open(wor
         finally:
             with contextlib.suppress(ProcessLookupError):  # the server may have killed it already
                 os.kill(int(output.read().split()[-1]), signal.SIGKILL)
-
-
-def test_a_worker_does_not_repeat_the_output_of_imports(work, monkeypatch):
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # without it the server's output waits in a buffer
-    server = work.folder / "server.py"
-    text = server.read_text()
-    server.write_text(f"print('from an import')\n{text}")
-    work.play(born="print('mine'); sys.exit()")
-    with worker_servers() as servers, forked(servers.take()) as (fork, _, output):
-        assert fork.wait(LIMIT_S)
-        output.seek(0)
-        assert output.read() == b"output of the worker\nmine\n"
-    server.write_text(text)
 
 
 def test_a_failed_fork_is_reported_as_an_immediate_end_and_the_server_goes_on(monkeypatch):
@@ -178,6 +172,7 @@ def test_a_server_keeps_no_file_of_its_workers_open(work, servers):
     wait_for(lambda: open_files(server._process.pid) <= before)
 
 
+@pytest.mark.slow
 def test_ended_servers_are_released_before_the_run_is_over(work, new_servers):
     servers = new_servers
     work.play(born="sys.exit()")
@@ -199,6 +194,7 @@ def test_ended_servers_are_released_before_the_run_is_over(work, new_servers):
     assert open_files() <= before
 
 
+@pytest.mark.slow
 def test_workers_die_with_their_server_which_is_replaced(work, new_servers):
     servers = new_servers
     work.play(born="log('born'); time.sleep(60)")
@@ -218,11 +214,14 @@ def test_workers_die_with_their_server_which_is_replaced(work, new_servers):
         assert fork.status == 0
 
 
+def use_python(monkeypatch, folder, script):
+    (folder / "python").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+
+
 def test_the_output_of_a_server_that_cannot_start_is_reported(monkeypatch, tmp_path):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho nothing to be imported here\nexit 3\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
+    use_python(monkeypatch, tmp_path, "echo nothing to be imported here\nexit 3")
     server = ForkServer("perfsvc.measure.worker.main", {})
     process = WorkerHandle(server)
     crash = process.receive()
@@ -250,10 +249,7 @@ def test_an_unused_server_ends_with_its_run(work):
 
 
 def test_a_run_does_not_wait_for_a_server_that_is_still_starting(monkeypatch, tmp_path):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexec sleep 60\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
+    use_python(monkeypatch, tmp_path, "exec sleep 60")
     started = time.monotonic()
     with worker_servers():
         pass

@@ -42,10 +42,6 @@ def test_the_seed_decides_which_side_begins():
     assert order(8, 3) == order(8, 3)
 
 
-def test_another_device_has_nothing_to_do():
-    assert AlternatingPlan((OLD, NEW), 3, 1, limit_s=60).order("GPU-2") == []
-
-
 # --- many suspects ---------------------------------------------------------------------------------------------------
 
 LOOKS = (3, 12)
@@ -140,11 +136,3 @@ def test_equal_benchmark_files_that_import_different_modules_are_different_code(
         assert abs(places[0] - places[1]) == 1
     assert suspects[0][0].python_source != suspects[1][0].python_source
     assert replace(suspects[0][0], bench="").python_source == replace(suspects[1][0], bench="").python_source
-
-
-def test_a_decided_suspect_is_no_longer_needed():
-    decided = set()
-    plan = AlternatingPlan((OLD, NEW), 3, 1, limit_s=60, is_decided=lambda task: task.record.modules[0] in decided)
-    assert plan.needs(OLD)
-    decided.add("old")
-    assert (plan.needs(OLD), plan.needs(NEW)) == (False, True)

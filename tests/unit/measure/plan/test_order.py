@@ -50,10 +50,6 @@ def test_a_device_has_its_own_tasks_in_its_own_order():
     assert devices(both.tasks) == ("GPU-1", "GPU-2")
 
 
-def test_a_device_without_tasks_has_nothing_to_do():
-    assert plan(TWENTY).order("GPU-9") == plan(TWENTY).order("") == []
-
-
 def test_a_task_may_have_its_own_number_of_replicas():
     few, usual, many = (replace(TWENTY[number], replicas=count) for number, count in enumerate((1, None, 4)))
     order = plan([few, usual, many], replicas=2).order("GPU-1")

@@ -7,7 +7,7 @@ from perfsvc.measure.protocol import shared_arrays
 from perfsvc.measure.protocol.messages import CaseJob, Sampling
 from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
-from perfsvc.process.shared_memory import map_arrays, share
+from perfsvc.process.shared_memory import share
 
 
 def job_of(arrays):
@@ -80,13 +80,6 @@ def test_a_worker_cannot_change_the_arrays_of_others(size):
     require_equal({"a": np.ones(size)}, seen.inputs)
     with pytest.raises(ValueError, match="read-only"):
         seen.inputs["a"][0] = 2
-
-
-def test_the_parent_reads_the_inputs_that_it_shared():
-    arrays = share({"a": np.arange(3)}, {"b": np.zeros(3)})
-    seen = map_arrays(arrays.descriptor, arrays.layout.inputs)
-    arrays.close()
-    require_equal({"a": np.arange(3)}, seen)
 
 
 def test_a_case_without_arrays_needs_no_memory():

@@ -206,11 +206,6 @@ def test_an_error_before_or_after_timing_becomes_the_measurement():
         assert result.measurement.samples_s == ()
 
 
-def test_a_case_without_a_reference_is_timed_without_an_error():
-    result = measured(Doubling(1, zero), job(), {}).measurement
-    assert (result.status, result.max_error, len(result.samples_s)) == (Status.OK, None, 20)
-
-
 BENCH = """
 def report(arrays, stream):
     arrays["out"][...] = 2 * arrays["a"]

@@ -39,7 +39,7 @@ extern "C" __global__ void quick(float* out, const float* a, int n) {
 }
 extern "C" __global__ void slow(float* out, const float* a, int n) {
   float sum = 0;
-  for (int turn = 0; turn < 20000; ++turn)
+  for (int turn = 0; turn < 4000; ++turn)
     for (int i = 0; i < n; ++i) sum += a[i] * turn;
   if (threadIdx.x == 0) out[0] = sum;
 }
@@ -138,21 +138,6 @@ def ranged(monkeypatch):
 IN_RANGE = [("measure", "perfsvc"), ("launch 0", "perfsvc")]
 
 
-def test_only_the_longest_launch_is_inside_the_ranges(session, ranged):
-    folder = session({})
-    assert profiling_launch.main(folder) == 0
-    assert ranged == [*IN_RANGE, "slow"]
-    assert reported(folder) == (1, "slow")
-    assert profiling_folder.read_report(folder, 0).wall_s > 0
-
-
-def test_only_the_requested_launch_is_inside_the_ranges(session, ranged):
-    folder = session({"launch": 2})
-    assert profiling_launch.main(folder) == 0
-    assert ranged == [*IN_RANGE, "quick"]
-    assert reported(folder) == (2, "quick")
-
-
 def test_an_only_launch_runs_once(session, ranged, record, monkeypatch):
     monkeypatch.setattr(profiling_launch._Steps, "longest_launch", None)
     folder = session({"steps": (record.steps[2],)})
@@ -160,12 +145,14 @@ def test_an_only_launch_runs_once(session, ranged, record, monkeypatch):
     assert ranged == [*IN_RANGE, "slow"]
 
 
-def test_each_launch_of_a_session_has_a_range_of_its_own(session, ranged):
-    folder = session({"launch": 0}, {"launch": 1}, {})
+def test_each_launch_of_a_session_has_a_range_of_its_own_with_the_requested_kernel_or_else_the_longest(session, ranged):
+    folder = session({"launch": 0}, {"launch": 2}, {})
     assert profiling_launch.main(folder) == 0
-    assert [name for name, _ in ranged[1::3]] == ["launch 0", "launch 1", "launch 2"]
-    assert ranged[2::3] == ["quick", "slow", "slow"]
-    assert [reported(folder, number) for number in range(3)] == [(0, "quick"), (1, "slow"), (1, "slow")]
+    kernels = ["quick", "quick", "slow"]
+    names = [(IN_RANGE[0], (f"launch {number}", "perfsvc")) for number in range(3)]
+    assert ranged == [each for range_, kernel in zip(names, kernels, strict=True) for each in (*range_, kernel)]
+    assert [reported(folder, number) for number in range(3)] == [(0, "quick"), (2, "quick"), (1, "slow")]
+    assert profiling_folder.read_report(folder, 2).wall_s > 0
 
 
 def test_all_launches_of_a_graph_are_inside_the_ranges_once(session, ranged):
@@ -200,6 +187,7 @@ def started(folder):
     )
 
 
+@pytest.mark.slow
 def test_launches_are_added_while_the_process_runs(tmp_path, record, code):
     (cpu,) = find(["cpu"])
     profiling_folder.begin(tmp_path, cpu, b"", 60.0)
@@ -229,6 +217,7 @@ def test_the_process_ends_when_its_parent_is_gone(tmp_path):
         assert process.wait(timeout=60) == 0
 
 
+@pytest.mark.slow
 def test_a_launch_past_its_time_limit_ends_the_process_without_a_report(tmp_path, record):
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"cases": {"*": {"fault": "hang"}}}))

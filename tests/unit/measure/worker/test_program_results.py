@@ -29,31 +29,19 @@ PYTEST = {
     "datetime": "2026-01-01T00:00:00+00:00",
     "version": "5.1.0",
 }
+MEAN = {"name": "value", "type": "float64", "value": "1.5e-05"}
+SUMMARY = {"tag": "nv/cold/time/gpu/mean", "name": "GPU Time", "data": [MEAN]}
+
+
+def state(n):
+    axis = {"name": "n", "type": "int64", "value": str(n)}
+    return {"name": f"Device=0 n={n}", "device": 0, "is_skipped": False, "axis_values": [axis], "summaries": [SUMMARY]}
+
+
 NVBENCH = {
     "meta": {"argv": ["./bench"], "version": {"json": {"major": 1, "minor": 0, "patch": 0, "string": "1.0.0"}}},
     "devices": [{"id": 0, "name": "NVIDIA H100", "sm_version": 900, "number_of_sms": 132}],
-    "benchmarks": [
-        {
-            "name": "copy",
-            "index": 0,
-            "states": [
-                {
-                    "name": f"Device=0 n={n}",
-                    "device": 0,
-                    "is_skipped": False,
-                    "axis_values": [{"name": "n", "type": "int64", "value": str(n)}],
-                    "summaries": [
-                        {
-                            "tag": "nv/cold/time/gpu/mean",
-                            "name": "GPU Time",
-                            "data": [{"name": "value", "type": "float64", "value": "1.5e-05"}],
-                        }
-                    ],
-                }
-                for n in (8, 16)
-            ],
-        }
-    ],
+    "benchmarks": [{"name": "copy", "index": 0, "states": [state(8), state(16)]}],
 }
 
 

@@ -160,7 +160,7 @@ def test_the_reason_names_the_change_and_the_commit_below():
         assert bisection.reason == f"compared with the commit below it, c0, the case is 10 % {slower}"
 
 
-@pytest.mark.parametrize(("searches", "limit"), [(60, 1), pytest.param(100, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("searches", "limit"), [(40, 1), pytest.param(100, 2, marks=pytest.mark.slow)])
 def test_the_right_commit_is_named_in_95_percent_of_searches(searches, limit):
     right = wrong = 0
     for seed in range(searches):
@@ -173,6 +173,7 @@ def test_the_right_commit_is_named_in_95_percent_of_searches(searches, limit):
     assert wrong <= limit
 
 
-def test_equal_commits_are_rarely_blamed():
-    blamed = sum(bool(search(["1.0 a", "1.0 b"], StandInGpu(between=0.01, seed=seed)).culprits) for seed in range(200))
-    assert blamed <= 2
+@pytest.mark.parametrize(("seeds", "limit"), [(50, 1), pytest.param(200, 2, marks=pytest.mark.slow)])
+def test_equal_commits_are_rarely_blamed(seeds, limit):
+    searches = (search(["1.0 a", "1.0 b"], StandInGpu(between=0.01, seed=seed)) for seed in range(seeds))
+    assert sum(bool(found.culprits) for found in searches) <= limit

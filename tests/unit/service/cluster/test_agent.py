@@ -49,6 +49,7 @@ def test_an_agent_whose_measuring_hangs_says_so(agent):
     release.set()
 
 
+@pytest.mark.slow
 def test_an_agent_that_measures_a_long_case_or_nothing_does_not_hang(agent):
     ends = time.monotonic() + 3 * LIMIT_S
 

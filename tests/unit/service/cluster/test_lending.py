@@ -94,7 +94,7 @@ def test_a_gpu_that_is_not_lent_in_time_is_waited_for_and_left_out(lend, monkeyp
 def test_a_gpu_that_is_lent_in_time_may_start_its_agent_later(lend, monkeypatch):
     monkeypatch.setattr(Lent, "is_starting", True)
     began = time.monotonic()
-    monkeypatch.setattr(Lent, "facts", lambda self: codec.encode(A) if time.monotonic() - began > 0.5 else None)
+    monkeypatch.setattr(Lent, "facts", lambda self: codec.encode(A) if time.monotonic() - began > 0.2 else None)
     uuids, messages, cluster = lend(A)
     assert (uuids, messages) == (["GPU-0"], [])
     assert not cluster.lent[0].ended

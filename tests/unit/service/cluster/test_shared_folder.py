@@ -43,7 +43,7 @@ def test_a_message_is_read_once_it_is_whole(path):
     Outbox(path).send(MESSAGES)
     content = path.read_bytes()
     chance = random.Random(1)
-    for _ in range(20):
+    for _ in range(8):
         sizes = [*sorted(chance.sample(range(len(content)), 6)), len(content)]
         path.write_bytes(b"")
         inbox, arrived = Inbox(path), []
@@ -100,6 +100,7 @@ def test_blobs_are_written_once_and_checked(tmp_path):
 # --- after commands that were killed ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_command_is_removed_by_the_next(tmp_path):
     program = (
         "import sys, time; from pathlib import Path; from perfsvc.service.cluster.run_folder import make_run_folder; "
@@ -175,7 +176,7 @@ def test_a_late_call_leaves_no_process(tmp_path):
             (tmp_path / "pid").write_text(str(process.pid))
 
     with pytest.raises(InfrastructureError, match="late"):
-        within(0.5, start, InfrastructureError("late"))
+        within(0.3, start, InfrastructureError("late"))
     while Path("/proc", (tmp_path / "pid").read_text()).exists():
         time.sleep(0.05)
 
@@ -197,6 +198,7 @@ def test_a_folder_that_answers_late_is_no_error(calls):
     assert call(lambda: 8) == 8
 
 
+@pytest.mark.slow
 def test_the_end_of_a_process_does_not_wait_for_a_late_call(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     text = f"""

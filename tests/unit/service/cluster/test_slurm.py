@@ -183,9 +183,9 @@ def squeue(tmp_path, monkeypatch):
 
 @pytest.mark.timeout(30)
 def test_a_command_of_slurm_that_hangs_is_killed_with_all_that_it_started(tmp_path, monkeypatch, squeue):
-    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 0.5)
+    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 0.3)
     squeue(f"sleep 1000 &\necho $! >{tmp_path}/pid\nwait")
-    with pytest.raises(InfrastructureError, match=r"squeue did not end within 0\.5s"):
+    with pytest.raises(InfrastructureError, match=r"squeue did not end within 0\.3s"):
         slurm_jobs.slurm("squeue", "--me")
     started = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
     while started.exists() and started.read_text().rpartition(")")[2].split()[0] != "Z":

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfsvc.judge import Alert, SameOnBothSides, detect_changes, earliest_start
+from perfsvc.judge import Alert, SameOnBothSides, earliest_start
+from perfsvc.judge.changes.detect import detect_changes_in_each
 from perfsvc.model import Case, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
 from perfsvc.service.findings import alerts
 from perfsvc.service.findings.alerts import SeriesChange
@@ -89,13 +90,11 @@ def test_a_noisy_run_long_before_a_change_does_not_belong_to_it() -> None:
 
 @pytest.mark.parametrize("deviations", [1.0, 2.0])
 def test_the_earliest_start_is_not_after_the_true_start(deviations: float) -> None:
-    rng, late = np.random.default_rng(1), []
-    for _ in range(60):
-        values = 100 * (1 + 3e-3 * rng.standard_normal(140))
-        values[100:] *= 1 + 3e-3 * deviations
-        alerts = [
-            alert for alert in detect_changes(values) if alert.start > 100 and alert.direction is Direction.SLOWER
-        ]
+    late = []
+    every = 100 * (1 + 3e-3 * np.random.default_rng(1).standard_normal((60, 140)))
+    every[:, 100:] *= 1 + 3e-3 * deviations
+    for values, found in zip(every, detect_changes_in_each(every), strict=True):
+        alerts = [alert for alert in found if alert.start > 100 and alert.direction is Direction.SLOWER]
         late += [earliest_start(values[: alert.raised + 1], alert.start) <= 100 for alert in alerts[:1]]
     assert len(late) >= 5
     assert all(late)

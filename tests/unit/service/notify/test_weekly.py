@@ -21,7 +21,7 @@ SLOW = "scale/alpha[n=100] slower by 10 %"
 
 def test_an_unseen_finding_is_repeated_once_a_week(weeks):
     weeks.night(0, slow=EVERY[:1])
-    assert weeks.days(range(1, 23)) == {
+    assert weeks.days((1, 6, 7, 8, 13, 14, 20, 21, 22)) == {
         7: f"{SLOW}, unanswered for 7 days",
         14: f"{SLOW}, unanswered for 14 days",
         21: f"{SLOW}, unanswered for 21 days",

@@ -118,6 +118,7 @@ def test_cases_are_launched_in_their_order_each_its_longest_launch_and_pairs_sha
     assert (outcome.error, outcome.crashed, outcome.over, outcome.failures) == (None, False, False, {})
 
 
+@pytest.mark.slow
 def test_a_case_follows_the_launch_of_the_case_before_or_of_a_stored_profile(launch, stored):
     first = SessionCase(stored("quick", "slow", "quick"), "")
     same = SessionCase(stored("slow", "slow", "slow"), "", first)
@@ -131,6 +132,7 @@ def test_a_case_follows_the_launch_of_the_case_before_or_of_a_stored_profile(lau
     ]
 
 
+@pytest.mark.slow
 def test_a_case_that_fails_costs_itself_and_the_case_that_follows_it(launch, stored):
     missing = SessionCase(stored("quick", entry="missing"), "")
     without = SessionCase(stored("quick", seed=0), "")
@@ -143,6 +145,7 @@ def test_a_case_that_fails_costs_itself_and_the_case_that_follows_it(launch, sto
     assert outcome.error is None
 
 
+@pytest.mark.slow
 def test_no_launch_begins_after_the_deadline(launch, stored, monkeypatch):
     looks = iter([1.0, 2.0])
     monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: next(looks), time=time.time))
@@ -152,6 +155,7 @@ def test_no_launch_begins_after_the_deadline(launch, stored, monkeypatch):
     assert (outcome.over, outcome.error, outcome.failures) == (True, None, {})
 
 
+@pytest.mark.slow
 def test_an_error_of_the_profiler_after_all_launches_is_no_crash(launch, stored):
     def fail():
         raise ProfileError("the sky is falling")

@@ -60,11 +60,8 @@ def tables(tmp_path_factory):
     return compiled
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [pytest.param(pair, marks=[pytest.mark.slow] * (pair[0] != "transpose")) for pair in SLOW_LINES],
-    ids="-".join,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", SLOW_LINES, ids="-".join)
 def test_the_line_that_carries_the_first_reason_is_the_slow_one(tables, ncu_report, elsewhere, pair):
     benchmark, *variants = pair
     compiled, profiles = tables(*pair), []
@@ -79,6 +76,7 @@ def test_the_line_that_carries_the_first_reason_is_the_slow_one(tables, ncu_repo
     assert line.share >= 0.75
 
 
+@pytest.mark.slow
 def test_a_run_stores_the_lines_of_its_binaries_if_it_profiles(tables, tmp_path, monkeypatch):
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path))
     spec = next(spec for spec in specs() if spec.case.variant == "naive")
@@ -95,6 +93,7 @@ def test_a_run_stores_the_lines_of_its_binaries_if_it_profiles(tables, tmp_path,
             assert {line.file for line in lines} <= code.sources.keys()
 
 
+@pytest.mark.slow
 def test_an_explanation_has_the_text_of_the_slow_line_and_marks_it_as_changed(tables, ncu_report, elsewhere):
     results, files = [], {}
     compiled = tables("transpose", "padded", "naive")

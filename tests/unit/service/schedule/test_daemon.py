@@ -285,13 +285,14 @@ def test_a_clock_set_back_by_days_misses_no_night(nights, serve):
 
 
 def test_a_clock_set_back_by_seconds_repeats_no_night(nights, serve):
-    clock = Clock(NIGHT - timedelta(seconds=0.5))
+    clock = Clock(NIGHT - HOUR)
     serve(nights.runner(), clock)
+    clock.offset += HOUR
     wait_for(ended(nights, 1))
     clock.offset -= timedelta(seconds=10)
-    clocks.sleep(0.2)
+    clocks.sleep(0.1)
     clock.offset += timedelta(seconds=10)
-    clocks.sleep(0.2)
+    clocks.sleep(0.1)
     assert nights.began == "."
 
 
@@ -310,7 +311,9 @@ def test_a_night_that_was_missed_before_the_start_is_caught_up_on(nights, serve,
 
 
 def test_stopping_lets_the_running_night_finish_its_case(nights, serve):
-    stop = serve(nights.runner(PATIENT), Clock(NIGHT - timedelta(seconds=0.5)))
+    clock = Clock(NIGHT - HOUR)
+    stop = serve(nights.runner(PATIENT), clock)
+    clock.offset += HOUR
     wait_for((nights.folder / "ready").exists)
     stop.set()
     wait_for((nights.folder / "signalled").exists)

@@ -55,15 +55,6 @@ class Disturbed:
         return Conditions(slowdowns=(Slowdown.THERMAL,)) if next(self.looks) else Conditions()
 
 
-def test_rests_grow_until_the_device_has_recovered():
-    device = Disturbed(True, True, True, False)
-    recovery = Recovery(device, 30.0)
-    assert recovery.wait(["thermal slowdown"])
-    assert device.rests == [0.5, 1.0, 2.0, 4.0]
-    assert recovery.waited_s == 7.5
-    assert recovery.note == "waited 7.5 s for the GPU to recover from thermal slowdown"
-
-
 def test_waiting_has_a_limit():
     device = Disturbed(*[True] * 9)
     recovery = Recovery(device, 30.0)
@@ -90,9 +81,3 @@ def test_a_cause_is_named_once_with_its_latest_numbers():
     assert recovery.note == (
         "waited 1.5 s for the GPU to recover from other processes at work (18) and thermal slowdown"
     )
-
-
-def test_a_limit_of_zero_means_no_waiting():
-    recovery = Recovery(Disturbed(), 0.0)
-    assert not recovery.wait(["thermal slowdown"])
-    assert (recovery.waited_s, recovery.note) == (0, "")

@@ -380,12 +380,6 @@ def test_cycles_use_the_clocks_of_the_batches_that_count(play):
     assert samples.metrics == {"sm_cycles": pytest.approx(2e9 * statistics.median(samples.seconds))}
 
 
-def test_cycles_are_the_median_time_times_the_clock_if_the_clock_is_known(play):
-    samples = take(play(seconds=2e-4, conditions=[{"sm_clock_hz": 1.98e9}]))
-    assert samples.metrics == {"sm_cycles": pytest.approx(396_000)}
-    assert take(play(seconds=1e-4)).metrics == {}
-
-
 def test_a_short_kernel_has_its_back_to_back_time_and_the_timer_overhead(play):
     device = play(seconds=measured([9e-6] * 50 + [3e-6] * 200), timer_overhead_s=1e-6)
     samples = take(device)

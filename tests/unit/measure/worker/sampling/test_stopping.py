@@ -88,10 +88,6 @@ def in_us(*samples):
     return [US * sample for sample in samples]
 
 
-def test_equal_samples_report_no_width():
-    assert reached([4 * US] * 50) == "precision: all 50 samples are equal, as finely as the clock resolves"
-
-
 def test_a_median_is_known_no_better_than_half_a_step_of_the_clock():
     # 30 of 50 samples are 1000 steps, so that the interval has no width.
     samples = in_us(*[99.9] * 10, *[100] * 30, *[100.1] * 10)
