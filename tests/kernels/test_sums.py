@@ -51,6 +51,7 @@ def test_the_reference_is_the_whole_sum_modulo_two_to_the_32(smoke):
     assert int(expected["sum"][0]) == whole % 2**32
 
 
+@pytest.mark.slow
 def test_one_thread_and_one_block_do_not_run_large_points(check):
     assert {result.status for result in check("sum_of_cubes", n=2**16).values()} == {Status.OK}
     found = check("sum_of_cubes", n=2**16 + 1)

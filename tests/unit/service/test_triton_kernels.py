@@ -75,6 +75,7 @@ def triton(monkeypatch, compiled):
     return requests
 
 
+@pytest.mark.slow
 def test_each_configuration_is_compiled_for_its_arguments_and_has_facts(specs, triton, tmp_path):
     cache = Cache(tmp_path / "cache")
     (kernels,) = check_triton(specs, ["sm_90"], None, cache, Mock()).values()

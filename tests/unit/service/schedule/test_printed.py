@@ -119,6 +119,7 @@ def verified(files, folder):
     return subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @needs_systemd
 def test_systemd_accepts_the_service_and_its_timer_and_the_sandbox_of_roots_service(nights, tmp_path):
     for night in nights:
