@@ -127,6 +127,7 @@ class Workplace:
             contextlib.chdir(self.folder),
             mock.patch.dict(os.environ, self.environment, clear=True),
             mock.patch.object(sys, "argv", ["perfsvc", *map(str, arguments)]),
+            mock.patch.object(sys.modules["__main__"], "__package__", None),  # else click names it in a usage line
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             contextlib.nullcontext() if self.own_servers else sharing_servers(),

@@ -1,4 +1,7 @@
-"""Replace what differs between machines, days and Python versions; everything else stays as users see it."""
+"""Replace what differs between machines, days and Python versions; everything else stays as users see it.
+
+The clock, host and commits are fixed in place.py; a tale masks what else it has to (``mask_more``).
+"""
 
 import re
 import sys
