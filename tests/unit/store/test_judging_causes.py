@@ -160,10 +160,12 @@ def test_what_only_one_side_has_loaded_differs_in_no_package_and_a_variable_does
 
 
 def test_other_options_of_a_triton_kernel_are_found(night, cases, story):
+    night(times(cases[1:]), **with_options(TRITON, ("num_warps", "4")))
     night(times(cases), **with_options(TRITON, ("num_warps", "4")))
     _, (suspect,) = night(times(cases, "v0"), **with_options(TRITON, ("num_warps", "16")))
     (sides,) = sides_of(story.store, [suspect.judgement]).values()
     assert (sides.code, sides.source, sides.launch) == (False, False, "num_warps 4 → 16")
+    assert sides_of(story.store, [replace(suspect.judgement, baseline_run=1)]) == {}  # which did not measure the case
 
 
 @pytest.mark.slow
