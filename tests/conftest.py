@@ -47,10 +47,11 @@ KEY = "5e" * 32
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests that need a browser, so that CI can run them where it has one, and tests of whole commands as slow.
 
-    What commands print and store is in the quick tests too: in the record of behaviour, tests/golden.
+    What commands print and store is in the quick tests too: in the record of behaviour, tests/golden, and in tests that
+    are marked quick, because nothing else reaches what they do.
     """
     for item in items:
-        if item.path.is_relative_to(WHOLE_COMMANDS):
+        if item.path.is_relative_to(WHOLE_COMMANDS) and not item.get_closest_marker("quick"):
             item.add_marker(pytest.mark.slow)
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)

@@ -186,6 +186,7 @@ UNUSABLE = {
 }
 
 
+@pytest.mark.quick
 def test_a_revision_that_cannot_be_compared_is_a_warning(check, repository):
     for warning_text, (name, old, new) in UNUSABLE.items():
         repository.plant(name, old, new)
@@ -310,6 +311,7 @@ def test_without_a_disassembler_that_works_only_instruction_counts_and_lines_are
     assert "local memory" not in ended.out
 
 
+@pytest.mark.quick
 def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
     monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter(()))
     ended = check(code=5)
@@ -339,6 +341,7 @@ def annotated(out):
     ]
 
 
+@pytest.mark.quick
 @needs_nvdisasm
 def test_a_spill_names_the_lines_of_its_loads_and_stores(check, repository, perfsvc):
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING)

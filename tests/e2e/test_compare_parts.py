@@ -58,6 +58,7 @@ def test_files_have_what_their_format_prints_and_a_page_has_links_to_files_like_
     assert "<code>perfsvc compare @baseline 1 --output compare.html</code>" in text
 
 
+@pytest.mark.quick
 def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs):
     perfsvc = two_runs()
     formats = "json, github, junit, csv, html, sarif, codequality"
@@ -97,6 +98,7 @@ def test_two_models_of_two_runs_are_compared_with_the_spread_of_the_gpus_in_the_
     assert "H200-0 in run 2" in perfsvc("compare", "--gpus", "H100-1", "H200-0", "1", "2", code=0).out
 
 
+@pytest.mark.quick
 def test_parts_that_cannot_be_compared_are_refused_with_a_cure(gpus):
     perfsvc = gpus()
     for message, arguments in {

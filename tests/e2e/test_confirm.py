@@ -79,6 +79,7 @@ def test_the_same_code_is_never_the_cause_whatever_its_pairs_show(nights):
     assert (found["verdict"], found["same_code"], found["cause"]) == ("regression", True, "noise")
 
 
+@pytest.mark.quick
 def test_a_budget_that_ends_too_early_leaves_a_regression_a_regression(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)

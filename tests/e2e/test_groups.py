@@ -74,6 +74,7 @@ def test_a_group_begins_when_the_cases_of_its_gpus_are_measured(run, perfsvc):
     assert max(last["FAKE-0"], last["FAKE-1"]) < first[GROUP]
 
 
+@pytest.mark.quick
 def test_a_lost_gpu_costs_the_cases_of_its_group_and_not_those_of_the_other_gpus(run):
     rows = run({}, {"pair/alone": {"fault": "lost", "replica": 0}}, code=4)
     assert {key: row["status"] for key, row in rows.items()} == {

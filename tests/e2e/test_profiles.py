@@ -140,6 +140,7 @@ def test_a_device_without_a_profiler_is_reported_once_and_nothing_is_stored(nigh
     assert perfsvc.rows("select * from profiles") == []
 
 
+@pytest.mark.quick
 def test_what_cannot_be_profiled_is_refused_before_anything_is_profiled(night):
     perfsvc, suite, _ = night
     assert "add --confirm" in perfsvc.fake("--profile", suite=suite, code=2).err

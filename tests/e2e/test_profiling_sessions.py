@@ -132,6 +132,7 @@ def test_all_regressions_are_profiled_by_one_profiler_the_worst_first(stage):
     assert len(stage.programs) == 1
 
 
+@pytest.mark.quick
 def test_a_user_gets_the_report_of_the_session_and_the_name_of_the_range(stage):
     case = "scale/beta[n=100]"
     ended = stage.perfsvc("profile", case, "--stored", code=2)
@@ -179,6 +180,7 @@ def test_a_launch_that_fails_without_ending_the_process_needs_no_other_session(s
     assert len(stage.programs) == 1
 
 
+@pytest.mark.quick
 def test_a_profiler_that_never_works_is_not_started_for_every_case(stage, monkeypatch):
     monkeypatch.setattr("perfsvc.service.profile.case_profiler.MOST_FRUITLESS", 2)
     stage.play(fault="nothing")

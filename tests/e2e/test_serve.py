@@ -89,6 +89,7 @@ def test_a_port_that_is_in_use_is_an_error_with_a_cure(measured):
     assert "cure: end the program that listens there" in ended.err
 
 
+@pytest.mark.quick
 def test_other_machines_are_refused_until_a_setting_says_who_may_read(measured):
     ended = measured("serve", "--host", "0.0.0.0", code=2)
     assert "0.0.0.0 can be reached from other machines" in ended.err

@@ -395,6 +395,7 @@ def test_a_spool_that_cannot_be_sent_now_is_left_for_later_and_stops_no_run(left
     assert not list(file.parent.glob("*.backup"))
 
 
+@pytest.mark.quick
 def test_without_a_place_for_a_spool_the_run_fails_with_the_error_of_the_database(lone):
     (lone.folder / "data").mkdir(exist_ok=True)
     (lone.folder / "data" / "perfsvc").write_text("a file where the folder should be")
@@ -414,6 +415,7 @@ def test_without_a_place_for_a_spool_the_run_fails_with_the_error_of_the_databas
     assert len(puts) == 5
 
 
+@pytest.mark.quick
 def test_cases_over_budget_are_kept_if_only_the_end_of_the_run_is_refused(lone):
     end, refused = RunStore.end, []
 
@@ -433,6 +435,7 @@ def test_cases_over_budget_are_kept_if_only_the_end_of_the_run_is_refused(lone):
     assert spools(lone) == []
 
 
+@pytest.mark.quick
 def test_a_run_that_was_excluded_while_its_results_waited_is_finished(left):
     lone, _ = left
     with closing(sqlite3.connect(lone.database)) as connection, connection:  # as another user's run marks it

@@ -58,6 +58,7 @@ def test_a_stored_run_is_drawn_variant_by_variant(scripted):
         assert text in texts, text
 
 
+@pytest.mark.quick
 def test_only_selected_cases_are_drawn_with_their_reference_variant(scripted):
     texts = drawn(scripted, "night", "--select", "ladder/blocks", "--exclude", "*[n=1000]")
     assert {"blocks", "n=2000", "0.50×", "copy"} <= set(texts)
