@@ -45,21 +45,17 @@ KEY = "5e" * 32
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a browser, so that CI can run them where it has one, and tests of whole commands as slow.
+    """Mark tests that need a browser, and as slow the tests of whole commands and those on PostgreSQL.
 
     What commands print and store is in the quick tests too: in the record of behaviour, tests/golden, and in tests that
-    are marked quick, because nothing else reaches what they do.
+    are marked quick, because nothing else reaches what they do. What runs on PostgreSQL runs on SQLite as well.
     """
     for item in items:
-        if item.path.is_relative_to(WHOLE_COMMANDS) and not item.get_closest_marker("quick"):
+        is_whole = item.path.is_relative_to(WHOLE_COMMANDS) and not item.get_closest_marker("quick")
+        if is_whole or "postgresql" in item.name.partition("[")[2]:
             item.add_marker(pytest.mark.slow)
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.browser)
-
-
-def pytest_collection_finish() -> None:
-    """Spare the garbage collector all that lives until the end, such as the tests themselves."""
-    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
