@@ -58,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector all that lives until the end, such as the tests themselves."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file with the key of all tests: they neither read nor make the developer's own."""
