@@ -1,11 +1,11 @@
 """How often and how soon `judge.detect_changes` raises alerts on simulated histories, compared with Apache Otava.
 
 Flat series of three kinds (normal; two states mixed 70 to 30 and 5 % apart; normal with 1 % of nights 10 % slower),
-series that step up by 1, 2 and 5 standard deviations on night 100, steps of 5 standard deviations up and down in noise
-of six shapes, and nights of 1,000 flat and 10 shifted series at once. The first 20 nights raise nothing. Many series
-are computed at once (`detect_changes_in_each`, which the tests hold equal to `detect_changes`). Otava runs in the same
-process, every night on the nights up to then, as its users run it; a new change point is an alert. It is slow, and gets
-a subset. Each figure is printed at once, with the time it took. Needs no GPU.
+series that step up by 1, 2 and 5 standard deviations on night 100, steps of 5 standard deviations up and down in
+noise of six shapes, and nights of 1,000 flat and 10 shifted series at once. The first 20 nights do not count. Many
+series are computed at once (`detect_changes_in_each`, which the tests hold equal to `detect_changes`). Otava runs in
+the same process, every night on the nights up to then, as its users run it; a new change point is an alert. It is
+slow, and gets a subset. Each figure is printed at once, with the time it took. Needs no GPU.
 
     pip install apache-otava==0.8
     python tests/benchmarks/detectors.py [--series 5000] [--otava-series 40] [--repetitions 200] [--json detectors.json]

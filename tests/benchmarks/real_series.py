@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 SERIES = Path(__file__).parents[1] / "data" / "series" / "nightly.npz"
 SMALLEST = 0.01
 """The smallest relevant change: the default threshold of times on a GPU."""
-ALERTS = 86
+ALERTS = 92
 """How many alerts a person has looked at; more are a change for the worse."""
 DRIFTED = 3
 """The level after a drift is the median of this many nights."""

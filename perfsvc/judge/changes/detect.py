@@ -30,8 +30,8 @@ def detect_changes(values: ArrayLike, segments: ArrayLike | None = None, *, smal
     """Return the alerts of one series, in the order in which they were raised.
 
     Each run is judged from its own value and the values of earlier runs, so later runs never change an alert. The
-    first ``LEARNING`` measured runs of a segment raise nothing. A single run raises nothing either: a change
-    needs two runs.
+    first ``LEARNING`` measured runs of a segment raise only sudden changes. A single run raises nothing: a change needs
+    two runs.
 
     Args:
         values: one value a run, in any unit, shape (runs,); NaN if the series was not measured. Lower is better.

@@ -33,6 +33,12 @@ LOOKS = (2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 10
 CERTAIN_STEP_LEAD = 8.0
 """By how much better (log-likelihood) a step must explain a change than a trend to end these looks."""
 
+SUDDEN_SCORE = 25.0
+"""The score of a sudden change: among any number of series it is a discovery."""
+
+NEARER = 0.25
+"""How far the nearer of two runs has come at least, as a fraction of the farther one's change."""
+
 NEVER = np.iinfo(np.intp).max
 
 
@@ -104,9 +110,14 @@ class Detector:
         measured = np.flatnonzero(~np.isnan(values))
         levels.add(run, measured, values[measured])
         self._end_early_plateaus(measured)
-        judged = measured[levels.learned[measured]]
+        sudden = levels.sudden(measured)
+        early = measured[sudden & ~levels.learned[measured]]
+        if early.size:
+            levels.learn_early(early)
+        judged = measured[levels.learned[measured] | sudden]
         if judged.size:
             scores = self._scores(judged)
+            scores[np.isin(judged, measured[sudden])] = SUDDEN_SCORE
             likely = judged[scores >= MIN_SCORE]
             if likely.size:
                 changes = self._relevant_changes(likely)
@@ -140,8 +151,16 @@ class Detector:
         return {row: change for row, change in fitted if self._is_relevant(row, int(first[row]), change)}
 
     def _is_relevant(self, row: int, first: int, change: FittedChange) -> bool:
-        """Return whether a change, fitted from position ``first``, is at least the series' smallest relevant change."""
+        """Return whether a change, fitted from position ``first``, is at least the series' smallest relevant change.
+
+        Two runs of which one is almost at the old level are a single run: the next run tells what they are.
+        """
         before, after = self._around(row, first, change)
+        last = int(self._levels.filled[row])
+        if change.kind is ChangeKind.STEP and first + change.start == last - 2:
+            nearer, farther = sorted((self._levels.values[row, last - 2 : last] - before) * np.sign(after - before))
+            if nearer < NEARER * farther:
+                return False
         return bool(abs(after - before) >= self._smallest[row] * min(abs(before), abs(after)))
 
     def _around(self, row: int, first: int, change: FittedChange) -> tuple[float, float]:

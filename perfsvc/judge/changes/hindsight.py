@@ -1,6 +1,6 @@
 """The levels of a finished history, found with all of its runs known: what the pages draw.
 
-The detector cannot take this over. It judges each run by the past alone, needs 20 runs before it raises anything, and
+The detector cannot take this over. It judges each run by the past alone, learns from the first runs, and
 draws an edge that hindsight would not in 18 % of series with one step of three standard deviations (0 % here).
 """
 

@@ -2,16 +2,32 @@
 
 import numpy as np
 
-from perfsvc.judge.changes.scores import SHORT_WINDOW, WINDOWS, Bools, Floats, Ints, LevelSums
+from perfsvc.judge.changes.scores import CLIP, SHORT_WINDOW, WINDOWS, Bools, Floats, Ints, LevelSums, medians
 
-LEARNING = 20
-"""The first runs of a segment are only learned from."""
+LEARNING = 12
+"""From the first runs of a segment, the noise is learned. Meanwhile, only a sudden change counts."""
+
+RELEARNING = 20
+"""A level after a change has the noise of the level before it until it has so many runs."""
+
+SUDDEN = 0.1
+"""The smallest sudden change, as a fraction of the level before."""
+
+SUDDEN_EARLY = 1.0
+"""After fewer than ten runs, the smallest sudden change is this over their number: there may be a state that none of
+them was in."""
+
+SUDDEN_RANGES = 2.0
+"""A sudden change leads at least so many times the range of all earlier runs of the level beyond that range."""
+
+SUDDEN_RUNS = 2
+"""The latest runs, which all have to show a sudden change."""
+
+MIN_SUDDEN = 3
+"""How many runs of the level come at least before a sudden change."""
 
 GROWTH = 1.2
 """The centre, scale and skewness of a level are estimated again whenever it is longer by this factor."""
-
-CLIP = 3.5
-"""Runs are clipped at this many standard deviations from the centre."""
 
 MIN_SCALE = 3e-4
 """The smallest standard deviation that is believed, as a fraction of the level: medians of equal processes differ by
@@ -60,12 +76,15 @@ class LevelTracker:
         self._center, self.scale = np.zeros(series), np.ones(series)
         self._prior_freedom, self._prior_squares = np.zeros(series), np.zeros(series)
         self._min_variance = np.ones(series)
+        # The range of the present level's runs, less the latest ones, which a sudden change has to leave.
+        self._lowest, self._highest = np.full(series, np.inf), np.full(series, -np.inf)
         # Running sums by position. Only differences within a level are used, so the sums may start anywhere.
         self._sums, self._squares = np.zeros((series, runs + 1)), np.zeros((series, runs + 1))
 
     def begin_segments(self, rows: Ints) -> None:
         """Forget the past of some series, whose next run begins a new segment."""
         self.first[rows] = self.filled[rows]
+        self._lowest[rows], self._highest[rows] = np.inf, -np.inf
         self._due[rows] = self.filled[rows] + LEARNING
         self.learned[rows] = False
         self._prior_freedom[rows] = self._prior_squares[rows] = 0.0
@@ -81,6 +100,36 @@ class LevelTracker:
         self._sums[rows, position + 1] = self._sums[rows, position] + units
         self._squares[rows, position + 1] = self._squares[rows, position] + units * units
         self.filled[rows] += 1
+        settled = rows[self.filled[rows] - self.first[rows] > SUDDEN_RUNS]
+        value = self.values[settled, self.filled[settled] - 1 - SUDDEN_RUNS]
+        self._lowest[settled] = np.minimum(self._lowest[settled], value)
+        self._highest[settled] = np.maximum(self._highest[settled], value)
+
+    def sudden(self, rows: Ints) -> Bools:
+        """Return which series have left all earlier runs of their level so far behind that no noise explains it.
+
+        This takes no estimate of the noise, so it is known from the first runs on. Shape (rows,).
+        """
+        found = np.zeros(rows.size, bool)
+        runs = self.filled[rows] - self.first[rows] - SUDDEN_RUNS
+        some = np.flatnonzero(runs >= MIN_SUDDEN)
+        if some.size:
+            longer = rows[some]
+            latest = self.latest_values(longer, SUDDEN_RUNS)
+            lowest, highest = self._lowest[longer], self._highest[longer]
+            change = np.maximum(latest.min(axis=1) - highest, lowest - latest.max(axis=1))
+            early = np.where(self.learned[longer], 0.0, SUDDEN_EARLY / runs[some])
+            level = np.minimum(np.abs(latest).max(axis=1), np.maximum(np.abs(lowest), np.abs(highest)))
+            far = change >= np.maximum(np.maximum(SUDDEN, early) * level, SUDDEN_RANGES * (highest - lowest))
+            found[some] = far & (change > 0)
+        return found
+
+    def learn_early(self, rows: Ints) -> None:
+        """Estimate the level before a sudden change of series that have not learned their noise yet."""
+        values, inside = self._level(rows)
+        center, scale = center_and_scale(values, inside & self._is_settled(rows, inside))
+        self._center[rows], self.scale[rows] = center, np.maximum(scale, np.maximum(MIN_SCALE * np.abs(center), TINY))
+        self._sum_up(rows, values, inside)
 
     def learn(self) -> None:
         """Estimate each level that has grown enough since its last estimate."""
@@ -119,9 +168,13 @@ class LevelTracker:
         self.scale[rows] = np.maximum(self.scale[rows] * np.sqrt(variance), TINY)
         self._min_variance[rows] /= variance
         self._prior_freedom[rows] = self._prior_squares[rows] = np.minimum(freedom, MAX_PRIOR_FREEDOM)
-        self.first[rows], self._due[rows] = positions, positions + LEARNING
+        self.first[rows] = positions
+        self._due[rows] = positions + np.where(self.learned[rows], RELEARNING, LEARNING)
         values, inside = self._level(rows)
-        self._center[rows] = _medians(values, inside)
+        settled = inside & self._is_settled(rows, inside)
+        self._lowest[rows] = np.where(settled, values, np.inf).min(axis=1)
+        self._highest[rows] = np.where(settled, values, -np.inf).max(axis=1)
+        self._center[rows] = medians(values, inside)
         self._sum_up(rows, values, inside)
 
     def sums(self, rows: Ints) -> LevelSums:
@@ -164,6 +217,12 @@ class LevelTracker:
         inside = (positions >= self.first[rows, None]) & (positions < self.filled[rows, None])
         return self.values[rows, positions[0] : positions[-1] + 1], inside
 
+    def _is_settled(self, rows: Ints, inside: Bools) -> Bools:
+        """Return a mask of the runs of ``_level`` that come before the latest ones, in which a change may be sudden."""
+        positions = self.first[rows].min() + np.arange(inside.shape[1])
+        settled: Bools = positions < self.filled[rows, None] - SUDDEN_RUNS
+        return settled
+
     def _sum_up(self, rows: Ints, values: Floats, inside: Bools) -> Floats:
         """Recompute the running sums of some levels; return the values in units. The arguments come from ``_level``."""
         units = self.in_units(rows, values)
@@ -191,7 +250,7 @@ def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
         P. J. Huber (1964), Robust estimation of a location parameter, Ann. Math. Statist. 35(1), proposal 2.
     """
     count = inside.sum(axis=1)
-    center = _medians(values, inside)
+    center = medians(values, inside)
     offsets = np.where(inside, np.abs(values - center[:, None]), 0.0)
     squares = offsets * offsets
     scale = np.sqrt(squares.sum(axis=1) / (count - 1))
@@ -201,14 +260,6 @@ def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
         if (scale == before).all():
             break
     return center, scale
-
-
-def _medians(values: Floats, inside: Bools) -> Floats:
-    """Return the median of the values that count in each row; values are halved before adding, so no sum overflows."""
-    count, rows = inside.sum(axis=1), np.arange(len(values))
-    ordered = np.sort(np.where(inside, values, np.inf), axis=1)
-    medians: Floats = ordered[rows, (count - 1) // 2] / 2 + ordered[rows, count // 2] / 2
-    return medians
 
 
 def offsets_from_mean(units: Floats, inside: Bools) -> tuple[Floats, Ints]:

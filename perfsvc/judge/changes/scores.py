@@ -213,6 +213,18 @@ TREND_LEAD = 0.5
 SURE_TREND_LEAD = 1.0
 """The same margin for calling an already raised step a trend, or a change within a trend a step."""
 
+CLIP = 3.5
+"""Runs are clipped at this many standard deviations from the centre of their level."""
+
+MIN_RUNS = 2
+"""A step has so many runs on either side."""
+
+CLIPPED_RISE = 2.5
+"""A fitted step of so many standard deviations may be higher in truth, because values are clipped."""
+
+MOST_BEYOND = 0.5
+"""By how much of a step a run counts at most as beyond its levels."""
+
 MIN_RESIDUAL = 2.0**-300
 """Divisor in place of a residual of 0."""
 
@@ -250,8 +262,17 @@ def fit_changes(values: Floats, units: Floats, *, sure: bool = False) -> list[Fi
         D. V. Hinkley (1971), Inference in two-phase regression, J. Am. Stat. Assoc. 66.
     """
     step_start, step_residual, by_step, rise = fit_step(units)
-    ramp_start, by_ramp = fit_ramp(units)
-    lead = (by_ramp - by_step) * units.shape[1] / 2 / np.maximum(step_residual, MIN_RESIDUAL)
+    shapes, residual_of_shapes = units, step_residual
+    clipped = np.logical_and.accumulate(np.abs(units[:, ::-1]) >= CLIP, axis=1).sum(axis=1)  # the latest runs
+    high = np.flatnonzero((np.abs(rise) >= CLIPPED_RISE) | (clipped >= MIN_RUNS))
+    if high.size:
+        likely = np.where(clipped[high] >= MIN_RUNS, units.shape[1] - clipped[high], step_start[high])
+        shapes = units.copy()
+        shapes[high] = rise[high, None] * _shares(values[high], np.maximum(likely, MIN_RUNS))
+        step_start, residual_of_shapes, by_step, _ = fit_step(shapes)
+        step_residual[high] = _residual(units[high], step_start[high])
+    ramp_start, by_ramp = fit_ramp(shapes)
+    lead = (by_ramp - by_step) * units.shape[1] / 2 / np.maximum(residual_of_shapes, MIN_RESIDUAL)
     mixture = is_mixture(values, step_start)
     trend = ~mixture & (lead > (SURE_TREND_LEAD if sure else TREND_LEAD))
     start = np.where(trend, ramp_start, step_start)
@@ -270,7 +291,7 @@ def fit_changes(values: Floats, units: Floats, *, sure: bool = False) -> list[Fi
 
 
 def fit_step(units: Floats) -> tuple[Ints, Floats, Floats, Floats]:
-    """Fit the likeliest step to each level, with at least two runs on either side.
+    """Fit the likeliest step to each level, with at least ``MIN_RUNS`` runs on either side.
 
     Args:
         units: the values of the levels, shape (levels, runs), four runs or more.
@@ -290,6 +311,40 @@ def fit_step(units: Floats) -> tuple[Ints, Floats, Floats, Floats]:
     offsets = units - total / runs
     residual = np.add.reduce(offsets * offsets, axis=1) - explained[rows, best]
     return best + 2, np.maximum(residual, 0.0), explained[rows, best], difference[rows, best]
+
+
+def _shares(values: Floats, starts: Ints) -> Floats:
+    """Return how far each run has come from the median before a start to the median after it, shape (levels, runs).
+
+    Clipped values cannot tell a run of the old level that is slightly high from one of a new level that is far away.
+
+    Args:
+        values: as measured, shape (levels, runs), four runs or more.
+        starts: where each step roughly is, shape (levels,).
+    """
+    after = np.arange(values.shape[1]) >= starts[:, None]
+    old, new = medians(values, ~after)[:, None], medians(values, after)[:, None]
+    with np.errstate(over="ignore"):  # an overflow is clipped
+        shares: Floats = np.clip((values - old) / np.where(new == old, 1.0, new - old), -MOST_BEYOND, 1 + MOST_BEYOND)
+    return shares
+
+
+def _residual(units: Floats, starts: Ints) -> Floats:
+    """Return the sum of squares around the means before and after the start of each level, shape (levels,)."""
+    after = np.arange(units.shape[1]) >= starts[:, None]
+    squares = np.zeros(len(units))
+    for side in (after, ~after):
+        inside = np.where(side, units, 0.0)
+        squares += (inside * inside).sum(axis=1) - inside.sum(axis=1) ** 2 / side.sum(axis=1)
+    return np.maximum(squares, 0.0)
+
+
+def medians(values: Floats, inside: Bools) -> Floats:
+    """Return the median of the values that count in each row; values are halved before adding, so no sum overflows."""
+    count, rows = inside.sum(axis=1), np.arange(len(values))
+    ordered = np.sort(np.where(inside, values, np.inf), axis=1)
+    halves: Floats = ordered[rows, (count - 1) // 2] / 2 + ordered[rows, count // 2] / 2
+    return halves
 
 
 def fit_ramp(units: Floats) -> tuple[Ints, Floats]:
