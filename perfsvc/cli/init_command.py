@@ -7,6 +7,7 @@ import click
 from perfsvc import units
 from perfsvc.cli import options, output
 from perfsvc.errors import UsageError
+from perfsvc.installation import data_folder
 
 
 @click.command("init")
@@ -64,7 +65,7 @@ def command(
     if suite is not None and not suite.is_dir():
         raise UsageError(f"no folder {suite}", cure="name the folder of your benchmarks: --suite FOLDER")
     folder = suite or init.suite_in(Path())
-    init.write(Path(NAME), folder, force=force)
+    init.write(Path(NAME), folder or data_folder("kernels"), force=force)
     if output_format == "json":
         output.show_json({"path": NAME, "suite": str(folder) if folder else None})
         return

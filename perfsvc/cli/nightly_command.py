@@ -5,6 +5,8 @@ import sys
 import click
 
 from perfsvc.cli import configuration, ending, options, output
+from perfsvc.errors import UsageError
+from perfsvc.installation import data_folder
 
 
 @click.command("nightly")
@@ -27,8 +29,14 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     from perfsvc.measure.host.servers import worker_servers
     from perfsvc.process import fork_servers
 
+    loaded = configuration.current().loaded
+    settings = loaded.settings
+    if not resume and settings.suite == data_folder("kernels") and not loaded.given("suite"):
+        raise UsageError(
+            "perfsvc.toml names no suite, and there is no folder ./kernels here",
+            cure='change to the folder of your suite, or write into perfsvc.toml: suite = "FOLDER" (perfsvc init does)',
+        )
     fork_servers.shared(fork_servers.SUITE)  # start the server: it imports while this process imports too
-    settings = configuration.current().loaded.settings
     with worker_servers() as servers, ending.gently() as stopping:
         from perfsvc.report.export.objects import plain
         from perfsvc.report.tables.lists import night_table

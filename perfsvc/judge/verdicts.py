@@ -111,11 +111,11 @@ def verdicts(
 def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, strict: bool) -> int:
     """Return the exit code of a command that judges.
 
-    4 if a case failed or gave a wrong result; else 1 if a regression may be due to the code; else 3 if something is
-    inconclusive and ``strict`` is set; else 0. A failure comes first, because a run with failures has not been judged
-    in full: fix the failures, then look at times. Missing, new and improved cases do not change the exit code. A case
-    that is slower because of its device or by chance does not change the exit code either: no change of the code could
-    fix it.
+    4 if a case failed, gave a wrong result or is missing; else 1 if a regression may be due to the code; else 3 if
+    something is inconclusive and ``strict`` is set; else 0. A failure comes first, because a run with failures has not
+    been judged in full: fix the failures, then look at times. New and improved cases do not change the exit code. A
+    case that is slower because of its device or by chance does not change it either: no change of the code could fix
+    it.
 
     Args:
         judgements: the verdicts of the command.
@@ -124,7 +124,7 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     """
     rows = tuple(judgements)
     seen = {row.verdict for row in rows}
-    if failed or Verdict.BROKEN in seen:
+    if failed or seen & {Verdict.BROKEN, Verdict.MISSING}:
         return 4
     if any(row.verdict is Verdict.REGRESSION and not (row.cause and row.cause.blameless) for row in rows):
         return 1

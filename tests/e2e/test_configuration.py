@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from perfsvc.errors import UsageError
+from perfsvc.installation import data_folder
 
 
 @pytest.fixture
@@ -79,7 +80,8 @@ def test_the_rules_and_the_baseline_of_the_file_judge_runs_and_comparisons(perfs
 
 def test_init_names_the_suite_in_the_folder_and_overwrites_no_file(perfsvc):
     assert "the built-in suite" in perfsvc("init", code=0).out
-    assert "using the built-in suite" in perfsvc("list", code=0).err
+    assert tomllib.loads((perfsvc.folder / "perfsvc.toml").read_text())["suite"] == str(data_folder("kernels"))
+    assert perfsvc("list", code=0).err == ""  # the built-in suite was named
     perfsvc.own("scale").rename(perfsvc.folder / "kernels")
     again = perfsvc("init", code=2)
     assert "perfsvc.toml: it exists already" in again.err

@@ -104,6 +104,13 @@ def test_repeated_stages_have_the_same_results(nights):
     assert nights.nights() == [("finished", 0, 1)]
 
 
+def test_a_night_measures_the_built_in_suite_only_if_the_settings_name_it(perfsvc):
+    ended = perfsvc("nightly", code=2)
+    assert "error: perfsvc.toml names no suite, and there is no folder ./kernels here\n  cure: " in ended.err
+    assert list(perfsvc.folder.iterdir()) == []
+    assert "for the built-in suite" in perfsvc("init", code=0).out
+
+
 def test_a_failed_stage_does_not_stop_the_others(nights):
     (nights.perfsvc.folder / "site").write_text("no folder")
     nights.settings(page=True)

@@ -56,9 +56,10 @@ class CheckOutcome(StaticCheck):
     warnings: tuple[SuiteError, ...] = ()
 
     def exit_code(self, *, strict: bool) -> int:
-        """Return the command's exit code; an accepted regression does not count."""
+        """Return the command's exit code; neither an accepted regression nor a case that the code removed counts."""
         failed = bool(self.problems or self.wrong) or any(kernel.status is Status.FAILED for kernel in self.checked)
-        standing = [verdict for verdict in self.verdicts if not self.accepted or verdict.verdict is Verdict.BROKEN]
+        counted = {Verdict.BROKEN} if self.accepted else {*Verdict} - {Verdict.MISSING}
+        standing = [verdict for verdict in self.verdicts if verdict.verdict in counted]
         return judge.exit_code(standing, failed=failed, strict=strict)
 
 

@@ -56,7 +56,7 @@ class PartsComparison(RunComparison):
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code: 4 if a case of ``new`` is broken; a slower GPU or variant is no regression."""
-        rows = [row for row in self.judgements if row.verdict not in judge.MOVES]
+        rows = [row for row in self.judgements if row.verdict not in {*judge.MOVES, Verdict.MISSING}]
         return judge.exit_code(rows, failed=False, strict=strict)
 
 

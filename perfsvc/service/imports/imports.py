@@ -108,7 +108,7 @@ def import_files(request: ImportRequest, progress: Progress) -> ImportOutcome:
         for run in found.values():
             run.forget(known)
         new = [(source, run) for source, run in found.items() if run.parts and run.empty < run.results]
-        new.sort(key=lambda pair: (pair[1].started, pair[0].commit))
+        new.sort(key=lambda pair: pair[1].started)  # runs of one time stay in the order of the files and their rows
         imported = [_imported(request, reader, source, run) for source, run in new]
         _warn_of_order(store, imported, progress)
         progress.begin("storing", len(new))

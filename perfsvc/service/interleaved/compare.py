@@ -106,8 +106,7 @@ class RevisionComparison(RunComparison):
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code of the command; 4 if a benchmark file of the new revision cannot be used."""
-        failed = any(judgement.verdict in {Verdict.BROKEN, Verdict.MISSING} for judgement in self.judgements)
-        return judge.exit_code(self.judgements, failed=failed or bool(self.problems), strict=strict)
+        return judge.exit_code(self.judgements, failed=bool(self.problems), strict=strict)
 
 
 def compare_revisions(request: RevisionsRequest, progress: Progress) -> RevisionComparison:
