@@ -64,8 +64,10 @@ PAYLOADS = {
     "lines": "a\n" * 1000,
 }
 GROUPS = {
-    "terminal and CI": ("escape", "return", "invisible", "nul", "github", "github_later", "azure", "format"),
-    "formulas and size": ("hyperlink", "dde", "sum", "minus", "tab", "line_formula", "long", "lines"),
+    "terminal": ("escape", "return", "invisible", "nul"),
+    "commands of CI": ("github", "github_later", "azure", "format"),
+    "formulas": ("hyperlink", "dde", "sum", "minus", "tab", "line_formula"),
+    "size": ("long", "lines"),
     "pages": ("script", "svg", "comment", "javascript", "cdata", "math"),
     "Markdown": ("link", "table", "code", "markdown", "everyone", "rich"),
 }

@@ -8,17 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.stored_text import PAYLOADS
+from tests.unit.formats.test_formats import DATA, FILES
 
-DATA = Path(__file__).parents[1] / "data" / "formats"
-FILES = {
-    "nvbench": "nvbench.json",
-    "google-benchmark": "google-benchmark.json",
-    "pytest-benchmark": "pytest-benchmark.json",
-    "asv": "asv",
-    "hyperfine": "hyperfine.json",
-    "nccl-tests": "nccl-tests.txt",
-    "csv": "csv.csv",
-}
 COMMIT = "1f" * 20
 
 

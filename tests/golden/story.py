@@ -6,7 +6,6 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 
 import pandas as pd
 
@@ -21,6 +20,7 @@ from tests.e2e.history import History
 from tests.golden.masks import without_code, without_times
 from tests.golden.place import Place
 from tests.golden.shown import Database, csv_text, frame_text, json_text, markdown_text, page_text
+from tests.unit.formats.test_formats import DATA, FILES
 
 USUAL = {"seconds": 1e-4}
 SLOW = {"seconds": 1.05e-4}
@@ -335,22 +335,11 @@ def databases(place: Place) -> None:
 
 # --- other tales -----------------------------------------------------------------------------------------------------
 
-FORMATS = {
-    "nvbench": "nvbench.json",
-    "google-benchmark": "google-benchmark.json",
-    "pytest-benchmark": "pytest-benchmark.json",
-    "asv": "asv",
-    "hyperfine": "hyperfine.json",
-    "nccl-tests": "nccl-tests.txt",
-    "csv": "csv.csv",
-}
-DATA = Path(__file__).parents[1] / "data" / "formats"
-
 
 def of_imports(place: Place) -> None:
     """Tell of the results of other tools."""
     place.chapter("imports")
-    for form, name in FORMATS.items():
+    for form, name in FILES.items():
         (shutil.copytree if (DATA / name).is_dir() else shutil.copy)(DATA / name, place.folder / name)
         at = () if form == "asv" else ("--at", "2026-03-01T03:00")
         place.step(f"import {form}", "import", form, name, "--label", form, *at, widths=(100,))

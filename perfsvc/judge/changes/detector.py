@@ -37,7 +37,7 @@ SUDDEN_SCORE = 25.0
 """The score of a sudden change: among any number of series it is a discovery."""
 
 NEARER = 0.25
-"""How far the nearer of two runs has come at least, as a fraction of the farther one's change."""
+"""A step of two runs counts if the smaller of their two changes is at least this fraction of the larger one."""
 
 NEVER = np.iinfo(np.intp).max
 

@@ -14,11 +14,11 @@ SUDDEN = 0.1
 """The smallest sudden change, as a fraction of the level before."""
 
 SUDDEN_EARLY = 1.0
-"""After fewer than ten runs, the smallest sudden change is this over their number: there may be a state that none of
-them was in."""
+"""Before the noise is learned, the smallest sudden change is this over the number of earlier runs: the series may have
+a second state that none of them was in."""
 
 SUDDEN_RANGES = 2.0
-"""A sudden change leads at least so many times the range of all earlier runs of the level beyond that range."""
+"""In a sudden change, the latest runs lie beyond all earlier runs of the level by this many times their range."""
 
 SUDDEN_RUNS = 2
 """The latest runs, which all have to show a sudden change."""
