@@ -311,6 +311,7 @@ def test_without_a_disassembler_that_works_only_instruction_counts_and_lines_are
     assert "local memory" not in ended.out
 
 
+@pytest.mark.quick
 def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
     monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter(()))
     ended = check(code=5)

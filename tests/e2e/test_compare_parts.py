@@ -58,6 +58,7 @@ def test_files_have_what_their_format_prints_and_a_page_has_links_to_files_like_
     assert "<code>perfsvc compare @baseline 1 --output compare.html</code>" in text
 
 
+@pytest.mark.quick
 def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs):
     perfsvc = two_runs()
     formats = "json, github, junit, csv, html, sarif, codequality"

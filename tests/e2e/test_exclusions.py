@@ -99,6 +99,7 @@ def test_a_finding_and_a_pin_keep_their_run_and_the_record_of_a_deleted_run_stay
     assert "deleted run 3" in measured("runs", "history", code=0).out
 
 
+@pytest.mark.quick
 def test_deleting_asks_first(measured, monkeypatch):
     for answer in ("n\n", ""):
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))

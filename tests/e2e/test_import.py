@@ -179,6 +179,7 @@ def test_a_counter_is_imported_and_judged_on_request(perfsvc):
     assert "has a metric of this name" in perfsvc("import", "csv", DATA / "csv.csv", "--metric", "time", code=2).err
 
 
+@pytest.mark.quick
 def test_a_wrong_argument_is_a_usage_error_and_stores_nothing(perfsvc):
     real = ("nvbench", DATA / "nvbench.json")
     for says, arguments in {

@@ -42,6 +42,7 @@ def test_a_user_alone_needs_no_set_up(measured):
     assert f"{name}  signs" in measured("key", "list", code=0).out
 
 
+@pytest.mark.quick
 def test_commands_that_only_read_make_no_key(alone):
     assert "there is no key yet" in alone("key", "list", code=0).out
     alone("runs", code=5)
@@ -70,6 +71,7 @@ def test_without_a_place_for_a_key_nothing_is_measured(alone):
     assert alone.rows("select * from runs") == []
 
 
+@pytest.mark.quick
 def test_a_key_that_is_none_is_refused(alone, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
     assert "64 hexadecimal digits" in alone("key", "add", code=2).err

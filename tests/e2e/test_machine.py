@@ -15,6 +15,7 @@ if "perfsvc.measure.worker.main" in sys.orig_argv:
     """
 
 
+@pytest.mark.quick
 def test_every_device_is_listed(perfsvc):
     rows = {row["spec"]: row for row in perfsvc("devices", "--format", "json", code=0).json}
     (cpu,) = find(["cpu"])

@@ -140,6 +140,7 @@ def test_a_part_holds_whole_runs_and_the_parts_are_all_measurements_or_samples(r
         next(results.measurement_parts(rows=0))
 
 
+@pytest.mark.quick
 def test_what_the_database_does_not_hold_is_an_error(measured, results):
     for what, arguments in {
         "there is no run 9": {"runs": 9},

@@ -12,6 +12,7 @@ def configure(perfsvc, text):
     (perfsvc.folder / "perfsvc.toml").write_text(text)
 
 
+@pytest.mark.quick
 def test_doctor_names_a_heartbeat_without_a_url_and_goes_on(perfsvc):
     configure(perfsvc, 'suite = "scale"\n\n[nightly]\nheartbeat = "PERFSVC_TEST_BEAT"\n')
     (row,) = [row for row in perfsvc("doctor", "--format", "json").json if row["check"] == "heartbeat"]
