@@ -139,7 +139,7 @@ def throwaway(bin_folder: Path, home: Path) -> Iterator[str]:
         **run,
     )
     assert made.returncode == 0, made.stderr
-    careless = dict.fromkeys(("fsync", "synchronous_commit", "full_page_writes", "jit"), "off")
+    careless = dict.fromkeys(("fsync", "synchronous_commit", "full_page_writes", "jit", "autovacuum"), "off")
     settings = {"listen_addresses": "", "unix_socket_directories": home, "max_connections": "40", **careless}
     options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
     with (home / "log").open("w") as log:
