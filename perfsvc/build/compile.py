@@ -9,9 +9,10 @@ from queue import Empty, SimpleQueue
 from perfsvc.build import sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.toolchain import Binary, Toolchain
-from perfsvc.errors import CaseError
+from perfsvc.errors import CaseError, CompileError, NoCompilerError
 from perfsvc.model import Unit, digest
 from perfsvc.process import programs
+from perfsvc.temporary import temporary_folder
 
 Built = Binary | CaseError
 
@@ -41,8 +42,9 @@ def compile_all(
         not stop the others.
 
     Raises:
-        InfrastructureError: there is no compiler, or the cache cannot be written. This error, ``KeyboardInterrupt``
-            and whatever ``on_done`` raises end all compilers that were started.
+        InfrastructureError: there is no compiler, it does not even compile an empty kernel, or the cache cannot be
+            written. This error, ``KeyboardInterrupt`` and whatever ``on_done`` raises end all compilers that were
+            started.
     """
     distinct = tuple(dict.fromkeys(units))
     built: dict[Unit, Built] = {}
@@ -69,7 +71,28 @@ def compile_all(
     except Exception:
         programs.allow_again()  # not after a signal: then no thread may start another one
         raise
+    outcomes = built.values()
+    if any(isinstance(outcome, CompileError) for outcome in outcomes) and not any(
+        isinstance(outcome, Binary) and not outcome.cached for outcome in outcomes
+    ):
+        _require_working(toolchain)
     return {unit: built[unit] for unit in distinct}
+
+
+def _require_working(toolchain: Toolchain) -> None:
+    """Raise ``NoCompilerError`` if a compiler with which nothing compiled does not compile an empty kernel either."""
+    with temporary_folder() as folder:
+        source = folder / "empty.cu"
+        source.write_text('extern "C" __global__ void empty() {}\n', encoding="utf-8")
+        try:
+            toolchain.compile(Unit(source, ("empty",)))
+        except CompileError as error:
+            message = error.what.removeprefix("empty.cu does not compile:").strip()
+            variable = "NVCC_CCBIN" if toolchain.target.startswith("sm_") else "CXX"
+            raise NoCompilerError(
+                f"{toolchain.version} compiles nothing, not even an empty kernel: {message}",
+                cure=f"install a host compiler that works, such as g++ or an older g++, and name it in {variable}",
+            ) from error
 
 
 class _Builder:

@@ -193,9 +193,12 @@ class NvccToolchain:
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:
         """Return the error for nvcc's output: a problem of the installation, or of the unit."""
         if "Failed to preprocess host compiler properties" in output:
+            chosen = os.environ.get("NVCC_CCBIN", "")
+            named = f"no C++ compiler in {chosen}, which NVCC_CCBIN names" if chosen else "no C++ compiler of the host"
+            reason = output.strip().partition("\n")[0]
             return NoCompilerError(
-                f"nvcc ({self.path}) found no C++ compiler of the host, which it needs to read sources",
-                cure="install g++, or name a compiler in NVCC_CCBIN",
+                f"nvcc ({self.path}) found {named}, and needs one to read sources: {reason}",
+                cure="correct NVCC_CCBIN, or unset it" if chosen else "install g++, or name a compiler in NVCC_CCBIN",
             )
         if "Unsupported gpu architecture" in output:
             return NoCompilerError(

@@ -109,6 +109,7 @@ WRITERS = {
     "service/cluster/shared_folder.py": "appends to a file that another host reads",
     "build/cpu/host.py": "in a temporary folder",
     "build/cpu/library.py": "in a temporary folder",
+    "build/compile.py": "in a temporary folder",
     "build/nvcc.py": "in a temporary folder",
     "build/disassembly.py": "in a temporary folder",
     "device/cpu.py": "in a temporary folder",

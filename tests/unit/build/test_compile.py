@@ -55,6 +55,19 @@ def test_a_second_build_comes_from_the_cache_and_a_changed_source_does_not(cache
     assert changed.code != first.code
 
 
+def test_a_compiler_that_compiles_nothing_is_an_error_of_the_machine_and_not_of_each_kernel(cache, source):
+    def act(unit):
+        if unit.source.name != "good.cu":
+            raise CompileError("empty.cu does not compile:\nc++: fatal error: cannot execute 'cc1plus'")
+        return b"code"
+
+    bad, good = source("bad.cu"), source("good.cu")
+    assert compile_all([bad, good], Scripted(act), cache)[good].code == b"code"
+    with pytest.raises(NoCompilerError, match=r"not even an empty kernel: c.*cannot execute 'cc1plus'") as raised:
+        compile_all([bad, good], Scripted(act), cache)  # the good one comes from the cache, and says nothing
+    assert "CXX" in raised.value.cure
+
+
 @dataclass
 class Scripted:
     """A compiler that does what a test scripts."""

@@ -152,8 +152,12 @@ def test_a_binary_gets_its_lines_only_if_they_hold_for_its_code(unit, cache, bui
 
 
 def test_a_twin_that_does_not_compile_is_reported(built, tmp_path, monkeypatch):
-    def fail(*_):
-        raise CompileError("k.cu does not compile", cure="correct it")
+    compile_with_lines = TwinNvcc.compile_with_lines
+
+    def fail(toolchain, unit):
+        if unit.source.name == "k.cu":
+            raise CompileError("k.cu does not compile", cure="correct it")
+        return compile_with_lines(toolchain, unit)
 
     monkeypatch.setattr(TwinNvcc, "compile_with_lines", fail)
     reported = []

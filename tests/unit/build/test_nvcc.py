@@ -165,6 +165,14 @@ def test_a_missing_host_compiler_is_reported(monkeypatch, tmp_path, unit):
     assert "g++" in raised.value.cure
 
 
+@needs_wheel
+def test_a_host_compiler_that_nvcc_ccbin_names_in_vain_is_named(monkeypatch, unit):
+    monkeypatch.setenv("NVCC_CCBIN", "/nowhere/g++")
+    with pytest.raises(NoCompilerError, match=r"no C\+\+ compiler in /nowhere/g\+\+, which NVCC_CCBIN names") as raised:
+        NvccToolchain("sm_90").compile(unit)
+    assert raised.value.cure == "correct NVCC_CCBIN, or unset it"
+
+
 def without_toolkit(monkeypatch, path):
     monkeypatch.setenv("PATH", path)
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
