@@ -125,11 +125,12 @@ def _result(state: Record, named: Callable[..., Result], folder: Path | None) ->
     }
     if state.flag("is_skipped"):
         reason = state.text("skip_reason").strip() or "NVBench skipped it without a reason"
-        return named(status=Status.SKIPPED, reason=reason)
+        return named(status=Status.SKIPPED, reason=reason, cache=None)
     source = next((tag for tag in (COLD, CPU, BATCH) if _has_times(summaries, tag)), "")
     if not source:
-        return named(status=Status.SKIPPED, reason="NVBench stored no time for this state")
+        return named(status=Status.SKIPPED, reason="NVBench stored no time for this state", cache=None)
     mean = _value(summaries, f"{source}/mean")
+    cache = CacheState.COLD if source == COLD else CacheState.WARM
     samples = _samples(summaries, SAMPLES.get(source, ""), folder)
     if samples is None:
         median = _value(summaries, f"{source}/median")
@@ -144,7 +145,7 @@ def _result(state: Record, named: Callable[..., Result], folder: Path | None) ->
             else ""
         )
     if not usable:
-        return named(status=Status.FAILED, reason="NVBench stored no time above zero")
+        return named(status=Status.FAILED, reason="NVBench stored no time above zero", cache=cache)
     clock = _value(summaries, CLOCK)
     metrics = {
         "back_to_back_s": _value(summaries, f"{BATCH}/mean"),
@@ -155,7 +156,7 @@ def _result(state: Record, named: Callable[..., Result], folder: Path | None) ->
         metrics=finite(metrics),
         counters=finite({tag: _value(summaries, tag) for tag in summaries if not tag.startswith("nv/json/")}),
         note=note,
-        cache=CacheState.COLD if source == COLD else CacheState.WARM,
+        cache=cache,
         moved_bytes=_moved_bytes(_value(summaries, RATES.get(source, "")), mean),
         clock_hz=clock if clock is not None and 0 < clock < math.inf else None,
     )

@@ -26,7 +26,7 @@ class Result:
         reason: why there is no number, without a full stop; empty if there is one.
         note: what a reader of the times has to know, without a full stop; empty if there is nothing to know.
         replica: the number of the process within the file, from 0. Only hyperfine and CSV have several.
-        cache: the state of the caches before each sample.
+        cache: the state of the caches before each sample; None if there is no time and the file does not say it.
         moved_bytes: the bytes that one execution reads and writes; 0 if unknown.
         clock_hz: the clock of the GPU's multiprocessors while it was measured; None if unknown.
         device: the device that the file describes, with an empty ``spec``, and with its number in the file as ``uuid``;
@@ -50,7 +50,7 @@ class Result:
     reason: str = ""
     note: str = ""
     replica: int = 0
-    cache: CacheState = CacheState.WARM
+    cache: CacheState | None = CacheState.WARM
     moved_bytes: int = 0
     clock_hz: float | None = None
     device: DeviceInfo | None = None

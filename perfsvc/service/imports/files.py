@@ -3,6 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import formats, judge
-from perfsvc.errors import FormatError
+from perfsvc.errors import FormatError, NotMeasuredError
 from perfsvc.formats import Result
+from perfsvc.formats.fields import benchmark_name
 from perfsvc.model import (
     Batch,
+    CacheState,
     Case,
     Conditions,
     DeviceInfo,
@@ -25,7 +28,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.service.progress import Progress
-from perfsvc.store import CaseKey, MeasurementEntry
+from perfsvc.store import CaseInRun, CaseKey, MeasurementEntry, Store
 
 UNKNOWN_HOST = "unknown"
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -105,6 +108,8 @@ class Reader:
         host: the machine that measured; empty to take it from the files.
         separate: whether each file is a run of its own.
         metrics: the counters that are stored as metrics.
+        suite: the name of what is measured, which becomes a part of the names of the benchmarks; empty for none.
+        caches: the state of the caches of each case that was read, by device; None as long as it is unknown.
     """
 
     format: str
@@ -112,6 +117,8 @@ class Reader:
     host: str = ""
     separate: bool = False
     metrics: frozenset[str] = frozenset()
+    suite: str = ""
+    caches: dict[tuple[str, Case], CacheState | None] = field(default_factory=dict)
 
     # --- checking --------------------------------------------------------------------------------------------------
 
@@ -138,6 +145,8 @@ class Reader:
                 device = device_on(source.host, result.device)
                 found[source].add(result, file, device, whole=whole, changed=changed, is_empty=self._is_empty(result))
                 counters |= result.counters.keys()
+                key = device.uuid, self._case(result)
+                self.caches[key] = result.cache or self.caches.get(key)
                 results += 1
             if not results:
                 raise FormatError(f"{file} has no results", cure=f"let {self.format} measure something")
@@ -147,6 +156,20 @@ class Reader:
     def _source(self, result: Result, file: Path) -> Source:
         host = self.host or result.host or UNKNOWN_HOST
         return Source(self.commit or result.commit, host, file if self.separate else None)
+
+    def _case(self, result: Result) -> Case:
+        """Return the case of a result: a named suite has cases, and so histories, of its own."""
+        name = benchmark_name(f"{self.suite}:{result.benchmark}") if self.suite else result.benchmark
+        return Case(name, result.variant, result.point)
+
+    def find_caches(self, store: Store) -> None:
+        """Find the state of the caches of cases without a time: that of their last time, else cold."""
+        for (device, case), cache in self.caches.items():
+            if cache is None:
+                stored: list[CaseInRun] = []
+                with suppress(NotMeasuredError):
+                    stored = store.series.case_history(case.id, device, last=1)
+                self.caches[device, case] = stored[-1].cache if stored else CacheState.COLD
 
     def _is_empty(self, result: Result) -> bool:
         return result.status is Status.OK and not result.samples_s and not self._metrics(result)
@@ -198,12 +221,13 @@ class Reader:
         batches: tuple[Batch, ...] = ()
         if result.clock_hz is not None and result.samples_s:
             batches = (Batch(result.samples_s, conditions=Conditions(sm_clock_hz=result.clock_hz)),)
+        case, device = self._case(result), device_on(host, result.device).uuid
         return Measurement(
-            Case(result.benchmark, result.variant, result.point),
-            device_on(host, result.device).uuid,
+            case,
+            device,
             0,
             result.status,
-            cache=result.cache,
+            cache=result.cache or self.caches[device, case] or CacheState.COLD,
             reason=result.reason,
             cure="see what the program that was measured printed" if result.reason else "",
             samples_s=result.samples_s,

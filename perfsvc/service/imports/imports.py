@@ -36,7 +36,8 @@ class ImportRequest:
         format: the format of the files.
         paths: the files; for asv also folders of results.
         label: the label of the new runs.
-        suite: the name of what is measured; empty to name it by the programs that measured.
+        suite: the name of what is measured, which separates its histories from those of other suites; empty to name it
+            by the programs that measured.
         commit: the commit or git revision that was measured; empty to take it from the files.
         at: when it was measured; None to take it from the files.
         host: the machine that measured; empty to take it from the files.
@@ -100,10 +101,18 @@ def import_files(request: ImportRequest, progress: Progress) -> ImportOutcome:
         InfrastructureError: the database cannot be used.
     """
     commit = _commit(request.commit, request.folder) if request.commit else ""
-    reader = Reader(request.format, commit, request.host, separate=request.separate, metrics=request.metrics)
+    reader = Reader(
+        request.format,
+        commit,
+        request.host,
+        separate=request.separate,
+        metrics=request.metrics,
+        suite=request.suite,
+    )
     found, counters = reader.runs(request.paths, progress)
     _require_fit(request, found, counters)
     with Store.open(request.database) as store:
+        reader.find_caches(store)
         known = store.imports.known({digest for run in found.values() for digest in run.parts})
         for run in found.values():
             run.forget(known)
