@@ -238,3 +238,46 @@ def test_hostile_names_are_inert(perfsvc, names):
         assert not any(line.lstrip().startswith("::") for line in text.splitlines())
     assert len(perfsvc("report", "--format", "json", code=0).json) == 4
     assert "nothing new" in perfsvc("import", "nvbench", file, code=0).out
+
+
+def write_csv(perfsvc, name, times, more=""):
+    path = perfsvc.folder / name
+    rows = "".join(f"copy,x,{replica},{time}{more}\n" for replica, time in enumerate(times))
+    path.write_text(f"benchmark,variant,replica,time_us{',commit,at' if more else ''}\n{rows}")
+    return path
+
+
+def test_two_programs_with_equal_cases_have_two_histories_if_their_suites_are_named(perfsvc):
+    for name, time in (("a", 10.0), ("b", 20.0)):
+        file = write_csv(perfsvc, f"{name}.csv", [time, time, time + 0.1])
+        assert "1 new" in perfsvc("import", "csv", file, "--suite-name", f"program_{name}", code=0).out
+    file = write_csv(perfsvc, "c.csv", [20.0, 20.0, 20.2])
+    assert "program_a:copy/x" in perfsvc("import", "csv", file, "--suite-name", "program_a", code=1).out
+    assert perfsvc.rows("select name from cases order by id") == [("program_a:copy/x",), ("program_b:copy/x",)]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_state_that_nvbench_skips_is_the_case_that_was_timed(perfsvc, together):
+    timed = nvbench(perfsvc.folder, "timed.json")
+    document = json.loads(timed.read_text())
+    for benchmark in document["benchmarks"]:
+        for state in benchmark["states"]:
+            state.update(summaries=[], is_skipped=True, skip_reason="out of memory")
+    skipped = perfsvc.folder / "skipped.json"
+    skipped.write_text(json.dumps(document))
+    if together:
+        perfsvc("import", "nvbench", timed, skipped, "--host", "h", "--separate")
+    else:
+        perfsvc("import", "nvbench", timed, "--host", "h")
+        perfsvc("import", "nvbench", skipped, "--host", "h", code=4)  # what was timed is no longer: missing, and why
+    states = perfsvc.rows("select run_id, case_id, cache from measurements order by run_id, case_id")
+    of_run = {run: [row[1:] for row in states if row[0] == run] for run in (1, 2)}
+    assert of_run[1] == of_run[2]
+
+
+@pytest.mark.parametrize(("threshold", "raised"), [("30%", 0), ("10%", 1)])
+def test_the_threshold_of_a_command_holds_for_histories_too(perfsvc, threshold, raised):
+    for night_, time in enumerate([100.0, 100.1, 99.9, 100.0, 100.2, 99.8, 120.0, 120.1, 119.9]):
+        more = f",{night_ + 1:040x},2026-01-{night_ + 1:02}T00:00:00"
+        perfsvc("import", "csv", write_csv(perfsvc, f"{night_}.csv", [time], more), "--threshold", threshold)
+    assert perfsvc.rows("select count(*) from findings") == [(raised,)]

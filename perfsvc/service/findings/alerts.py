@@ -21,8 +21,6 @@ HISTORY_RUNS = 200
 UNANSWERED_RUNS = 14
 """How many runs an unanswered alert is repeated for, after the run that raised it."""
 
-NO_RULES = judge.Thresholds()
-
 VERDICTS = {direction: verdict for verdict, direction in judge.MOVES.items()}
 
 NOT_MOVED = judge.COMPARED - judge.MOVES.keys()
@@ -43,7 +41,7 @@ class Alerts:
 
 
 def alerts(
-    store: Store, run: int, judged: Mapping[Series, Judgement], thresholds: judge.Thresholds = NO_RULES
+    store: Store, run: int, judged: Mapping[Series, Judgement], threshold: judge.ThresholdOption = None
 ) -> Alerts:
     """Return the changes that the histories of series show, and that the verdicts of the run do not report.
 
@@ -58,7 +56,7 @@ def alerts(
         store: the database.
         run: the newest run; a run with uncommitted changes has no alerts.
         judged: the verdicts of the run, by series.
-        thresholds: the rules of the settings.
+        threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
     """
     if store.runs.get(run).provenance.dirty:
         return Alerts()
@@ -74,7 +72,7 @@ def alerts(
     ]
     devices = store.devices.all()
     smallest = [
-        judge.threshold_of(series.case, series.metric, devices[series.device].kind, thresholds)
+        judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
         for series in (judgement.series for judgement in watched)
     ]
     detected = judge.detect_changes_together(values, groups, segments, smallest=smallest)

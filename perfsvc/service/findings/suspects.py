@@ -160,7 +160,7 @@ def changes_of_run(
     An improvement is measured again only if an alert reports it.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    histories = alerts(store, run, judged, judge.without_override(threshold))
+    histories = alerts(store, run, judged, threshold)
     raised = histories.suspects
     if not raised and not any(judgement.verdict in judge.MOVES for judgement in judged.values()):
         return RunChanges((), (), (), tuple(judged.values()), frozenset(), histories.ended)
