@@ -21,6 +21,9 @@ from perfsvc.store import NightRow, Store
 GRACE = 1.5
 """A host is overdue this many times the expected interval after its last night began: nights do not begin sharply."""
 
+SKEW = timedelta(minutes=10)
+"""How far two clocks may differ."""
+
 GPU_OR_HOST_MISSING, CASES_MISSING = 5, 4
 """The exit codes of a night that misses something."""
 
@@ -74,6 +77,11 @@ def check_night(
     """
     now = now or datetime.now(UTC)
     everything = store.expectations.of_host(None)
+    former = ""
+    if inherited := _of_former_name(store, everything, night, scope):
+        former = f"this host has the devices of host {inherited[0].host}, and is expected to have its cases"
+        store.expectations.update([replace(row, host=night.host, finding=None) for row in inherited], (), now=now)
+        everything = store.expectations.of_host(None)
     expected = [row for row in everything if row.host == night.host]
     gpus = compare_gpus(everything, night, scope, specs, now)
     lost = {row.name for absence in gpus.missing for row in absence.expected}
@@ -91,11 +99,35 @@ def check_night(
     linked = [row for row in store.expectations.of_host(None) if row.finding is not None]
     concerned = [row for row in linked if row.kind is ExpectedKind.HOST or (row.host, row.scope) == of_night]
     here = ", ".join(filter(None, (gpus.text, cases.text, hosts.text)))
-    return replace(_result(store, here, concerned), note=cases.note)
+    return replace(_result(store, here, concerned), note="; ".join(filter(None, (former, cases.note))))
+
+
+def _of_former_name(store: Store, everything: Sequence[Expected], night: NightRow, scope: str) -> list[Expected]:
+    """Return the GPUs and cases of another host if a night has most of that host's devices: the host was renamed.
+
+    Only a host of which no cases of the scope are expected can be another one's successor.
+    """
+    others = [row for row in everything if row.scope == scope and row.kind is ExpectedKind.CASE and row.run is not None]
+    if night.run is None or any(row.host == night.host for row in others):
+        return []
+    newest: dict[str, Expected] = {}
+    for row in sorted(others, key=lambda row: row.night, reverse=True):
+        newest.setdefault(row.host, row)
+    here = _devices(store, night.run)
+    for host, last in newest.items():
+        devices = _devices(store, last.run or 0)
+        if 2 * len(devices & here) > len(devices):
+            return [row for row in everything if row.host == host and row.scope == scope]
+    return []
+
+
+def _devices(store: Store, run: int) -> set[str]:
+    """Return the UUIDs of the devices that a run measured on."""
+    return {uuid for devices in store.expectations.cases_of(run).measured.values() for uuid in devices}
 
 
 def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Missed:
-    """Raise a finding about each host whose night is overdue, and resolve the findings about hosts that are back.
+    """Raise a finding about each host whose night is overdue or in the future; resolve those of hosts that are back.
 
     Args:
         store: the database.
@@ -109,6 +141,15 @@ def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Mi
     return _result(store, f"{hosts.text}, none is overdue", [row for row in linked if row.kind is ExpectedKind.HOST])
 
 
+def clock_problem(store: Store, night: NightRow) -> str:
+    """Return in words that a night began before the previous night of its host; empty if it did not."""
+    previous = store.nights.previous(night)
+    if previous is None or previous.started - night.started <= SKEW:
+        return ""
+    then = f"night {previous.id} of this host began at {previous.started:%Y-%m-%d %H:%M} UTC"
+    return f"{then}, which is after this night: the clock is wrong now, or was wrong then"
+
+
 def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:
     """Return the active findings about missing hosts, GPUs and cases, without ignored findings, and the exit code."""
     findings = {finding.id: finding for finding in store.findings.active() if finding.state is not FindingState.IGNORED}
@@ -120,24 +161,26 @@ def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:
 
 
 def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | None = None) -> Inventory:
-    """Return the hosts whose next night is overdue as missing, and the hosts that had a new night as seen.
+    """Return as missing the hosts whose next night is overdue, or whose last one lies in the future.
 
-    The host of ``own``, a night that is under way, counts as seen.
+    The hosts that had a new night are seen. The host of ``own``, a night that is under way, counts as seen.
     """
-    last = store.expectations.last_nights()
+    last, everything = store.expectations.last_nights(), store.expectations.of_host(None)
     seen = [Expected(ExpectedKind.HOST, own.host, own.host, own.id, own.started)] if own else []
     absences = []
-    others = [
-        row
-        for row in store.expectations.of_host(None)
-        if row.kind is ExpectedKind.HOST and not (own and row.name == own.host)
-    ]
+    others = [row for row in everything if row.kind is ExpectedKind.HOST and not (own and row.name == own.host)]
     for row in others:
         night, started = last.get(row.name, (row.night, row.seen))
-        newest = replace(row, night=night, seen=started) if started > row.seen else row
-        if every_s and now - newest.seen > timedelta(seconds=GRACE * every_s):
+        newest = replace(row, night=night, seen=started)
+        if every_s and newest.seen - now > SKEW:
+            future = f"night {night} began at {started:%Y-%m-%d %H:%M} UTC, which is in the future"
+            absences.append(Absence(f"host {row.name}", f"{future}: its clock was wrong, or the clock here is", (row,)))
+        elif every_s and now - newest.seen > timedelta(seconds=GRACE * every_s):
             due = f"a night is due every {units.duration_text(every_s)}"
-            absences.append(Absence(f"host {row.name}", f"{last_seen(newest)}; {due}", (row,)))
-        elif every_s and (newest is not row or row.finding is not None):
+            gpus = {gpu.name for gpu in everything if gpu.host == row.name and gpu.kind is ExpectedKind.GPU}
+            heirs = {gpu.host for gpu in everything if gpu.name in gpus and gpu.seen > newest.seen} - {row.name}
+            now_at = f"; its GPUs are on host {', '.join(sorted(heirs))} now" if heirs else ""
+            absences.append(Absence(f"host {row.name}", f"{last_seen(newest)}; {due}{now_at}", (row,)))
+        elif every_s and (newest != row or row.finding is not None):
             seen.append(newest)
     return Inventory(seen, absences, units.count(len(others) + bool(own), "host"))

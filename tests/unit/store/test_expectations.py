@@ -290,7 +290,7 @@ def test_a_first_night_of_a_selection_with_uncommitted_changes_leaves_its_task_t
     assert missed.text.startswith("missing: benchmark dot; 1 case of night 1 is no longer looked for, ")
 
 
-def test_a_renamed_host_expects_nothing_and_the_old_name_is_overdue_once_and_forgotten_if_accepted(host, story):
+def test_the_old_name_of_a_renamed_host_is_overdue_once_and_forgotten_if_accepted(host, story):
     host.night(story.tiled, every_s=86400.0)
     for _ in range(3):
         host.now += timedelta(days=1)
