@@ -26,6 +26,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
         ├── NoProfilerError
         ├── CountersError
         ├── DatabaseError
+        │   ├── NoDatabaseError   there is no such file, or the database is empty
         │   ├── DamagedError      stored content cannot be read
         │   └── UntrustedError    stored code is signed by no key that this user trusts, or was changed
         ├── NotSentError          a message was not delivered
@@ -219,6 +220,10 @@ class DatabaseError(InfrastructureError):
     def __init__(self, what: str, *, cure: str = "", again: bool = False) -> None:
         super().__init__(what, cure=cure)
         self.again = again
+
+
+class NoDatabaseError(DatabaseError):
+    """The file of the database does not exist, or the database is empty, and the command makes none."""
 
 
 class DamagedError(DatabaseError):

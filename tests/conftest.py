@@ -65,11 +65,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The file with the key of all tests: they neither read nor make the developer's own."""
+    """The file with the key of all tests: they neither read nor make the developer's own, nor remember nights there."""
     file = tmp_path_factory.mktemp("keys") / "keys"
     file.touch(mode=0o600)
     file.write_text(f"{KEY}\n")
-    with mock.patch.dict(os.environ, {"PERFSVC_KEYS": str(file)}):
+    with mock.patch.dict(os.environ, {"PERFSVC_KEYS": str(file), "XDG_DATA_HOME": str(file.parent / "data")}):
         yield file
 
 

@@ -13,6 +13,7 @@ import click
 from perfsvc import __version__
 from perfsvc.cli import ending
 from perfsvc.cli.configuration import Configuration
+from perfsvc.errors import ConfigError
 from perfsvc.process.collecting import collecting_rarely
 
 COMMANDS = {
@@ -51,6 +52,10 @@ COMMANDS = {
 
 ARGUMENTS = "perfsvc.cli.arguments"
 """The key of the arguments after the command's name in the context's ``meta``."""
+
+
+UNATTENDED = frozenset({"nightly", "watchdog"})
+"""Commands whose output no person sees: people are told if the settings cannot be read."""
 
 
 class LazyGroup(click.Group):
@@ -107,7 +112,28 @@ def cli(context: click.Context, config: Path | None) -> None:
     """Times CUDA kernels, stores the times, and reports what regressed."""
     context.obj = Configuration(config)
     name = context.invoked_subcommand or ""
-    context.default_map = context.obj.defaults(name, cli.get_command(context, name), context.meta[ARGUMENTS])
+    try:
+        context.default_map = context.obj.defaults(name, cli.get_command(context, name), context.meta[ARGUMENTS])
+    except ConfigError as error:
+        if name in UNATTENDED:
+            _tell_last_targets(error, name, config)
+        raise
+
+
+def _tell_last_targets(error: ConfigError, name: str, config: Path | None) -> None:
+    """Tell those whom the last night here notified that its settings cannot be read any more."""
+    import platform
+
+    from perfsvc.config.settings import NotifySettings
+    from perfsvc.service.expect.memory import NightMemory, Place
+    from perfsvc.service.notify.notify import notify_of_failure
+
+    def report(line: str) -> None:
+        click.echo(line, err=True)
+
+    place = Place(str(Path.cwd()), str(config.absolute()) if config else "", database="")
+    targets = NightMemory(place, report).targets
+    notify_of_failure(error, f"perfsvc {name} on {platform.node()}", NotifySettings(), targets, report)
 
 
 def main() -> NoReturn:

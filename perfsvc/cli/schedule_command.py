@@ -159,14 +159,19 @@ def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database
     from functools import partial
 
     from perfsvc.service.findings.actions import user_name
-    from perfsvc.service.schedule.daemon import NightRunner, missed, serve
+    from perfsvc.service.nightly.night import patiently
+    from perfsvc.service.schedule.daemon import CatchUp, NightRunner, missed, serve
     from perfsvc.service.schedule.scheduled_night import scheduled_night
 
     loaded = configuration.current().loaded
     night = scheduled_night(loaded, at=at, zone=timezone, gpus=None, limit_s=limit, user=user_name())
     nights = NightRunner(night.command, night.folder, limit, _report)
-    look_back = partial(missed, database, platform.node(), late_s=late)
     with ending.gently() as stopping:
+
+        def look_back(due: datetime, now: datetime) -> CatchUp:
+            """Look back as soon as the database answers, which may start later than this daemon."""
+            return patiently(_report, stopping, partial(missed, database, platform.node(), due, now, late_s=late))
+
         serve(nights, at, timezone, look_back=look_back, late_s=late, stopping=stopping, report=_report)
 
 

@@ -151,6 +151,16 @@ class NightStore:
             nights = _load(connection, Nights.host == night.host, Nights.id < night.id, limit=1)
         return next(iter(nights), None)
 
+    def last(self, host: str) -> NightRow | None:
+        """Return the newest night of a host; None if there is none."""
+        with self._database.reading() as connection:
+            return next(iter(_load(connection, Nights.host == host, limit=1)), None)
+
+    def has(self, began: datetime) -> bool:
+        """Return whether a night began at this microsecond, on any host."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(Nights.id).where(Nights.started_at == began).limit(1)) is not None
+
     def lock(self, host: str) -> "ServerLock | None":
         """Return the lock of a host's nights in a PostgreSQL database; None for SQLite."""
         return ServerLock(self._database, f"night {host}") if self._database.engine.dialect.name == POSTGRESQL else None
@@ -170,9 +180,8 @@ class NightStore:
         The caller holds the lock of the host's nights. A night that is stored as running without a process on this
         machine has died.
         """
-        with self._database.reading() as connection:
-            nights = _load(connection, Nights.host == host, limit=1)
-        return next((night for night in nights if night.state is RunState.INTERRUPTED or _has_died(night)), None)
+        night = self.last(host)
+        return night if night and (night.state is RunState.INTERRUPTED or _has_died(night)) else None
 
     def list(self, limit: int | None = None) -> list[NightRow]:
         """Return all nights, or the last ``limit``, newest first."""

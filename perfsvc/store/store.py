@@ -1,5 +1,6 @@
 """The store: one database, and an object for each kind of data in it."""
 
+import os
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
-from perfsvc.errors import DatabaseError
+from perfsvc.errors import NoDatabaseError
 from perfsvc.store.keeping import upgrades
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.schema.engine import Database, connect, file_of, identity_of, resolve, shown
@@ -232,8 +233,8 @@ class Store:
             read_only: whether the database refuses every change; needs ``create=False``.
 
         Raises:
-            DatabaseError: the database cannot be reached or used, has another schema revision, or does not exist and
-                may not be created.
+            NoDatabaseError: the database does not exist or is empty, and may not be created.
+            DatabaseError: the database cannot be reached or used, or has another schema revision.
             MissingPackageError: the driver for this kind of database is not installed.
         """
         url = resolve(str(location))
@@ -246,6 +247,13 @@ class Store:
             store.close()
             raise
         return store
+
+    @staticmethod
+    def named(location: str) -> str:
+        """Return the absolute path of a SQLite file, or the URL of another database without its password."""
+        url = resolve(location)
+        path = file_of(url)
+        return os.path.abspath(path) if path else shown(url)  # noqa: PTH100 - without the .. in a path
 
     @staticmethod
     def upgrade(location: str | Path) -> Upgrade:
@@ -281,4 +289,4 @@ class Store:
 def _require_file(url: URL) -> None:
     path = file_of(url)
     if path is not None and not path.exists():
-        raise DatabaseError(f"there is no database {path}", cure="perfsvc run makes it, or name another with --db")
+        raise NoDatabaseError(f"there is no database {path}", cure="perfsvc run makes it, or name another with --db")

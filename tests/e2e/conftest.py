@@ -105,6 +105,7 @@ class Workplace:
             "PERFSVC_CACHE": str(cache),
             "PERFSVC_DB": str(self.database),
             "PERFSVC_LOCKS": str(folder / "locks"),  # tests that run at once share no GPU
+            "XDG_DATA_HOME": str(folder / "data"),  # each remembers its own nights
             "COLUMNS": "120",
             "NO_COLOR": "1",
         }

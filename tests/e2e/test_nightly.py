@@ -14,6 +14,7 @@ import pytest
 from perfsvc.build.nvcc import find_nvcc
 from perfsvc.errors import DatabaseError
 from perfsvc.service.nightly import night, stages
+from perfsvc.store import Store
 from tests.e2e.nights import Nights, one_night
 
 RESULTS = "select name, message from stages where name != 'lock' order by number"
@@ -136,7 +137,7 @@ def test_a_stage_that_needs_a_failed_one_is_skipped(nights):
     assert (stages["notify"], stages["prune"]) == ("done", "done")
     assert "nothing/at-all" in nights.result(1, "run")[0]
     toml.write_text(toml.read_text().replace('"scale"', '"elsewhere"'))
-    nights(code=2)
+    nights("--new", code=2)
     message, cure = nights.result(2, "revision")
     assert "elsewhere" in message
     assert "suite in perfsvc.toml" in cure
@@ -199,6 +200,23 @@ def test_a_night_waits_while_its_database_is_locked_and_can_be_resumed_if_it_sta
     ended = nights("--resume", code=0)
     assert "database is locked: the night waits 0.01s and tries again" in ended.err
     assert set(nights.stages(1).values()) <= {"done", "skipped"}
+    assert nights.nights() == [("finished", 0, 1)]
+
+
+def test_a_night_that_begins_while_its_database_restarts_waits_for_it(nights, monkeypatch):
+    restarting = DatabaseError("the database system is starting up", again=True)
+    opening = Store.open
+    answers = [restarting, restarting]
+
+    def open_later(location, **options):
+        if answers:
+            raise answers.pop()
+        return opening(location, **options)
+
+    monkeypatch.setattr(night, "PAUSE_S", 0.01)
+    monkeypatch.setattr(Store, "open", open_later)
+    ended = nights(code=0)
+    assert (ended.out + ended.err).count("the database system is starting up: the night waits") == 2
     assert nights.nights() == [("finished", 0, 1)]
 
 

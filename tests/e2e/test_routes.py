@@ -1,5 +1,6 @@
 """What arrives at which target on which night: routes, reminders and digests, by whole nights and a real web server."""
 
+import shutil
 import sqlite3
 from collections import defaultdict
 
@@ -79,6 +80,7 @@ class RoutedNights:
         """Date back everything that reminders and digests count from."""
         for table, column in (("finding_events", "done_at"), ("messages", "created_at"), ("nights", "started_at")):
             self.execute(A_WEEK_AGO.format(table=table, column=column))
+        shutil.rmtree(self.perfsvc.folder / "data")  # it would remember another time
 
     def execute(self, statement):
         connection = sqlite3.connect(self.perfsvc.database)

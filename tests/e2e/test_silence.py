@@ -6,12 +6,13 @@ import shutil
 import socket
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from perfsvc.device import fake
-from perfsvc.errors import NoDeviceError
+from perfsvc.errors import InfrastructureError, NoDeviceError
 from tests.e2e.nights import USUAL
 
 SETTINGS = """
@@ -86,7 +87,7 @@ class Box:
             said = self.perfsvc("watchdog", code=code).out
         first, *sent = said.splitlines()
         if code:
-            assert re.match(r"finding \d: host a is overdue: last seen in night ", first)
+            assert re.match(r"finding \d: host a has no night in time: (last seen in night|night \d began at) ", first)
         else:
             assert first == "1 host, none is overdue"
         self.sent = [line.removeprefix("messages: ") for line in sent]
@@ -101,10 +102,11 @@ class Box:
     def age(self, *, days):
         """Date back all nights, and all that was seen."""
         with closing(sqlite3.connect(self.perfsvc.database)) as connection, connection:
-            then = {"form": "%Y-%m-%d %H:%M:%f000", "back": f"-{days} days"}
+            then = {"form": "%Y-%m-%d %H:%M:%f000", "back": f"{-days:+} days"}
             connection.execute("update nights set started_at = strftime(:form, started_at, :back)", then)
             connection.execute("update finding_events set done_at = strftime(:form, done_at, :back)", then)
             connection.execute("update expectations set seen_at = strftime(:form, seen_at, :back)", then)
+        shutil.rmtree(Path(self.perfsvc.environment["XDG_DATA_HOME"]) / "perfsvc" / "nights", ignore_errors=True)
 
     def findings(self):
         return self.perfsvc.rows("select cause, root_cause, state from findings order by id")
@@ -225,18 +227,237 @@ def test_a_reference_that_is_skipped_from_now_on_is_missing(box):
 
 
 def test_an_overdue_host_is_reported_by_the_night_of_another_once_and_is_back_with_its_next_night(box):
-    box.settings(["fake:gpu-0.json"], more='[expect]\nevery = "1d"\n')
-    box.night(code=0, host="b")
-    assert box.night(code=0, host="a") == []
+    def night(host, gpu, code):
+        box.settings([f"fake:gpu-{gpu}.json"], more='[expect]\nevery = "1d"\n')
+        return box.night(code=code, host=host)
+
+    night("b", 1, 0)
+    assert night("a", 0, 0) == []
     box.age(days=2)
-    (message,) = box.night(code=5, host="a")
+    (message,) = night("a", 0, 5)
     assert message["title"] == "host b is missing"
     assert "last seen in night 1, " in message["message"]
     assert "; a night is due every 1d\n" in message["message"]
-    assert box.night(code=5, host="a") == []
-    (message,) = box.night(code=0, host="b")
+    assert night("a", 0, 5) == []
+    (message,) = night("b", 1, 0)
     assert message["title"] == "host b is back"
+    assert night("a", 0, 0) == []
+
+
+def test_a_case_that_vanishes_when_its_host_gets_another_name_is_missing_and_the_old_name_is_overdue(box):
+    box.night(code=0, host="old")
+    box.without(', variant("gamma", params={"REPEAT": 2})')
+    (message,) = box.night(code=4, host="new")
+    assert message["title"] == "variant scale/gamma is missing"
+    assert "this host has the devices of host old, and is expected to have its cases" in box.stage(2)[1]
+    assert box.night(code=4, host="new") == []
+    box.age(days=2)
+    (message,) = box.night(code=5, host="new")
+    assert message["title"] == "host old is missing"
+    assert "; its GPUs are on host new now" in message["message"]
+    box.perfsvc("expect", "forget", "old", code=0)
+    box.perfsvc("findings", "accept", "1", "--reason", "merged", code=0)
+    assert box.night(code=0, host="new") == []
+
+
+def test_a_host_with_other_gpus_expects_nothing_of_another_host(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0, host="a")
+    box.settings(["fake:gpu-1.json"])
+    box.without(', variant("gamma", params={"REPEAT": 2})')
+    assert box.night(code=0, host="b") == []
+    assert re.search(r"benchmark scale, 3 cases +a ", box.perfsvc("expect", code=0).out)
+
+
+def database_is_gone(box):
+    for file in box.perfsvc.database.parent.glob(f"{box.perfsvc.database.name}*"):
+        file.unlink()
+
+
+def test_a_night_without_the_database_of_the_last_one_fails_and_says_so_until_a_person_begins_anew(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    copy = box.perfsvc.database.read_bytes()
+    database_is_gone(box)
+    for _ in range(2):
+        (message,) = box.night(code=5)
+        assert message["title"] == "stage begin failed"
+        assert "there is no database" in message["message"]
+        assert "; night 1 of " in message["message"]
+        assert "perfsvc nightly --new" in message["message"]
+        assert not box.perfsvc.database.exists()
+    box.perfsvc.database.write_bytes(copy)
+    assert box.night(code=0) == []
+    box.perfsvc.database.write_bytes(b"")
+    assert len(box.night(code=5)) == 1
+    database_is_gone(box)
+    box.perfsvc("runs", "--db", box.perfsvc.database, code=5)
+    box.perfsvc("run", "--suite", box.suite, "--device", "fake:gpu-0.json", "--db", box.perfsvc.database)
+    (message,) = box.night(code=5)
+    assert "does not hold night 2 of " in message["message"]
+    assert box.perfsvc("nightly", "--new", code=0)
+    assert box.night(code=0) == []
+
+
+def test_an_older_copy_of_the_database_is_told_once_and_continued(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    copy = box.perfsvc.database.read_bytes()
+    box.night(code=0)
+    database_is_gone(box)
+    box.perfsvc.database.write_bytes(copy)
+    (message,) = box.night(code=5)
+    assert "lacks night 2 of " in message["message"]
+    assert message["title"] == "stage expect failed"
+    assert box.night(code=0) == []
+
+
+def test_another_database_is_continued_only_if_it_holds_the_last_night(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    box.perfsvc.environment["PERFSVC_DB"] = "other.db"
+    (message,) = box.night(code=5)
+    assert "there is no database other.db; night 1 of " in message["message"]
+    shutil.copy(box.perfsvc.database, box.perfsvc.folder / "other.db")
+    assert box.night(code=0) == []
+
+
+def test_settings_that_are_gone_end_the_night_and_the_targets_of_the_last_night_are_told(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    (box.perfsvc.folder / "perfsvc.toml").rename(box.perfsvc.folder / "mislaid.toml")
+    box.perfsvc.environment["PERFSVC_SUITE"] = str(box.suite)
+    (message,) = box.night(code=2)
+    assert "perfsvc.toml is gone, and night 1 of " in message["message"]
+    assert box.perfsvc("watchdog", code=2).err.count("perfsvc.toml is gone") == 1
+    assert box.perfsvc.rows("select count(*) from nights") == [(1,)]
+    (box.perfsvc.folder / "mislaid.toml").rename(box.perfsvc.folder / "perfsvc.toml")
+    assert box.night(code=0) == []
+
+
+def test_another_suite_is_measured_only_if_a_person_begins_anew_and_then_both_go_on(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    box.perfsvc.environment["PERFSVC_SUITE"] = str(shutil.copytree(box.suite, box.perfsvc.folder / "moved"))
+    (message,) = box.night(code=2)
+    assert f"the suite is {box.perfsvc.folder / 'moved'} now, and was {box.suite} in night 1 of" in message["message"]
+    box.perfsvc("nightly", "--new", code=0)
+    assert box.night(code=0) == []
+    del box.perfsvc.environment["PERFSVC_SUITE"]
+    assert box.night(code=0) == []
+
+
+def test_a_night_that_cannot_remember_says_so_and_is_green(box):
+    box.settings(["fake:gpu-0.json"])
+    box.perfsvc.environment["XDG_DATA_HOME"] = str(box.perfsvc.folder / "perfsvc.toml")  # no folder
+    ended = box.perfsvc("nightly", code=0)
+    assert "warning: this host cannot remember its nights" in ended.out + ended.err
+
+
+def test_the_logs_of_nights_show_that_a_database_is_gone_if_the_host_remembers_nothing(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    box.perfsvc.environment["XDG_DATA_HOME"] = str(box.perfsvc.folder / "another")
+    assert box.night(code=0) == []
+    box.perfsvc.environment["XDG_DATA_HOME"] = str(box.perfsvc.folder / "third")
+    database_is_gone(box)
+    (message,) = box.night(code=5)
+    assert "there is no database" in message["message"]
+    assert "nights has old logs" in message["message"]
+    box.perfsvc("nightly", "--new", code=0)
+    assert box.night(code=0) == []
+
+
+@pytest.mark.parametrize("command", ["nightly", "watchdog"])
+def test_the_targets_of_the_last_night_learn_that_the_settings_cannot_be_read(box, command):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    toml = box.perfsvc.folder / "perfsvc.toml"
+    toml.write_text(f"{toml.read_text()}\nx = = 1\n")
+    before = len(box.receiver.received)
+    box.perfsvc(command, code=2)
+    (received,) = box.receiver.received[before:]
+    assert received.json["message"].startswith(f"perfsvc {command} on ")
+    assert "perfsvc.toml:20: it is not TOML" in received.json["message"]
+    box.perfsvc("runs", code=2)
+    assert len(box.receiver.received) == before + 1
+
+
+def test_a_target_that_the_settings_no_longer_name_gets_a_last_message(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    box.settings(["fake:gpu-0.json"], targets="")
+    (message,) = box.night(code=0)
+    assert "notify.targets does not name team any more: this is the last message" in message["message"]
+    assert box.night(code=0) == []
+
+
+def test_beginning_anew_is_refused_if_nothing_is_gone(box):
+    box.settings(["fake:gpu-0.json"])
+    box.perfsvc("nightly", "--new", code=0)
+    assert "there is nothing to begin anew" in box.perfsvc("nightly", "--new", code=2).err
+    assert box.night(code=0) == []
+
+
+def test_a_night_that_has_run_for_days_and_keeps_others_from_beginning_is_told(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    messages = []
+
+    def meanwhile(*_):
+        messages.append(box.night(code=5))
+        box.age(days=2)
+        messages.append(box.night(code=5))
+        raise InfrastructureError("enough")
+
+    with mock.patch("perfsvc.service.nightly.stages.judge_measured", side_effect=meanwhile):
+        box.night(code=5)
+    assert messages[0] == []
+    assert "is under way on this host since" in messages[1][0]["message"]
+
+
+def test_two_folders_that_share_a_database_both_notice_that_it_was_replaced(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    other = box.perfsvc.folder / "other"
+    other.mkdir()
+    settings = (box.perfsvc.folder / "perfsvc.toml").read_text()
+    for old, new in (('"scale"', '"../scale"'), ("fake:gpu-0", "fake:../gpu-0")):
+        settings = settings.replace(old, new)
+    (other / "perfsvc.toml").write_text(settings)
+    here, box.perfsvc.folder = box.perfsvc.folder, other
+    assert box.night(code=0) == []
+    database_is_gone(box)
+    box.perfsvc("nightly", "--new")
+    box.perfsvc.folder = here
+    (message,) = box.night(code=5)
+    assert "lacks night 1 of " in message["message"]
+    assert box.night(code=0) == []
+
+
+def test_a_watchdog_notices_that_its_database_is_gone_and_tells_people(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0, host="a")
+    assert box.watchdog(code=0) == []
+    database_is_gone(box)
+    before = len(box.receiver.received)
+    assert "; night 1 of " in box.perfsvc("watchdog", code=5).err
+    (received,) = box.receiver.received[before:]
+    assert received.json["message"].startswith("perfsvc watchdog on ")
+
+
+def test_a_night_in_the_future_is_told_by_the_watchdog_and_by_the_next_night(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0, host="a")
+    box.age(days=-3)
+    (message,) = box.watchdog(code=5)
+    assert "UTC, which is in the future: its clock was wrong, or the clock here is" in message["message"]
+    assert box.watchdog(code=5) == []
+    messages = box.night(code=5, host="a")
+    assert "the clock is wrong now, or was wrong then" in messages[0]["message"]
+    assert "finding 1, host a: back in night 2" in messages[0]["message"]
     assert box.night(code=0, host="a") == []
+    assert box.watchdog(code=0) == []
 
 
 def test_the_watchdog_reports_an_overdue_host_once_without_a_suite(box):
@@ -279,7 +500,7 @@ def test_a_watchdog_sends_again_what_did_not_arrive_and_a_night_reports_what_a_w
     box.settings(["fake:gpu-0.json"], targets="")
     assert box.watchdog(code=5) == []
     assert box.sent == ["no messages are sent: notify.targets is empty"]
-    (box.perfsvc.folder / "perfsvc.toml").write_text(with_targets)
+    (box.perfsvc.folder / "perfsvc.toml").write_text(with_targets.replace("gpu-0", "gpu-1"))
     assert box.night(code=5, host="b") == []
     box.age(days=1)
     (message,) = box.night(code=5, host="b")

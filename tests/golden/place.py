@@ -160,7 +160,9 @@ def _fixed() -> Iterator[tuple[Path, time_machine.Traveller]]:
         keys = home / "keys"
         keys.touch(mode=0o600)
         keys.write_text(f"{KEY}\n")
-        fixed.enter_context(mock.patch.dict(os.environ, {**FIXED, "PERFSVC_KEYS": str(keys)}))
+        fixed.enter_context(
+            mock.patch.dict(os.environ, {**FIXED, "PERFSVC_KEYS": str(keys), "XDG_DATA_HOME": str(home / "data")})
+        )
         fixed.enter_context(mock.patch("platform.node", return_value=HOST))
         fixed.enter_context(mock.patch.object(socket, "gethostname", return_value=HOST))
         fixed.enter_context(mock.patch("os.urandom", _seeds_are_zero(os.urandom)))

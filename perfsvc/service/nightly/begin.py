@@ -11,6 +11,7 @@ from perfsvc.config import Settings
 from perfsvc.errors import UsageError
 from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import thresholds
+from perfsvc.service.expect.memory import Place
 from perfsvc.service.run.request import RunRequest
 from perfsvc.store import NightRow, StageState, Store
 
@@ -27,12 +28,16 @@ class NightRequest:
         resume: resume the night that was stopped before its end.
         wait_s: seconds to wait for another night to end.
         command_line: the command as it was typed.
+        place: where the night begins and what it uses, to notice if that is gone; None to notice nothing.
+        new: begin anew on purpose, though what earlier nights used is gone.
     """
 
     settings: Settings
     resume: bool = False
     wait_s: float = 0.0
     command_line: str = ""
+    place: Place | None = None
+    new: bool = False
 
 
 def run_request(settings: Settings, command_line: str) -> RunRequest:
@@ -116,11 +121,11 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
     """
     night = store.nights.unfinished(host)
     if night is None:
-        newest = next((night.id for night in store.nights.list() if night.host == host), None)
+        newest = store.nights.last(host)
         if newest is None:
             what = "no night was begun on this host"
         else:
-            what = f"night {newest} is the newest of this host, and was not stopped before its end"
+            what = f"night {newest.id} is the newest of this host, and was not stopped before its end"
         raise UsageError(f"{what}: there is none to resume", cure="begin one: perfsvc nightly")
     restored(night.settings, request.settings.database)  # raises before the night is changed
     store.nights.require_signed(night)

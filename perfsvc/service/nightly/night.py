@@ -7,19 +7,22 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
-from perfsvc.errors import DatabaseError, InfrastructureError, PerfsvcError
+from perfsvc.config.settings import NotifySettings
+from perfsvc.errors import DatabaseError, InfrastructureError, PerfsvcError, UsageError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.process.fork_servers import ForkServers
+from perfsvc.service.expect.memory import NightMemory
 from perfsvc.service.nightly import stages
 from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, restored, resume
 from perfsvc.service.nightly.heartbeat import Heartbeat
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
+from perfsvc.service.notify.notify import notify_of_failure
 from perfsvc.service.progress import Progress
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.store.nights import ServerLock
@@ -28,8 +31,13 @@ from perfsvc.units import duration_text
 
 Result = TypeVar("Result")
 
+NAME_SUITE = 'change to the folder of your suite, or write into perfsvc.toml: suite = "FOLDER" (perfsvc init writes it)'
+
 POLL_S = 0.2
 """Seconds between two attempts to take a lock that another night holds."""
+
+HANGS = timedelta(days=1)
+"""How long a night may keep later nights from beginning before people are told."""
 
 ATTEMPTS, PAUSE_S = 10, 30.0
 """How often a night tries again while its database is locked or does not answer, and the seconds between attempts."""
@@ -88,19 +96,49 @@ def nightly(
         stopping: returns whether to stop: the night then finishes the current case and begins nothing else.
 
     Raises:
-        UsageError: there is no night to resume, or the suite of that night has changed.
-        InfrastructureError: another night is running, or there is no database.
+        UsageError: there is no night to resume, the suite of that night has changed, or the settings or the suite of
+            this host's last night here are gone.
+        InfrastructureError: another night is running, or there is no database, or it does not hold that last night.
     """
     host = platform.node()
     with contextlib.ExitStack() as stack:
         heartbeat = stack.enter_context(Heartbeat(request.settings.nightly.heartbeat, progress.report))
-        store = stack.enter_context(Store.open(request.settings.database))
-        lock = stack.enter_context(_locked(store, host, request.wait_s, progress.report, stopping))
-        row = resume(store, host, request) if request.resume else begin(store, host, request, progress.report)
+        wait = partial(patiently, progress.report, stopping)
+        memory = NightMemory(request.place, progress.report, new=request.new, nights=request.settings.nightly.folder)
+        store: Store | None = None
+        try:
+            memory.require_settings()
+            if request.place and not request.place.suite and not request.resume:
+                raise UsageError("perfsvc.toml names no suite, and there is no folder ./kernels here", cure=NAME_SUITE)
+            opened, lost = wait(partial(memory.open, request.settings.database))
+            store = stack.enter_context(opened)
+            lock = wait(lambda: stack.enter_context(_locked(opened, host, request.wait_s, progress.report, stopping)))
+            row = wait(
+                lambda: (
+                    resume(opened, host, request) if request.resume else begin(opened, host, request, progress.report)
+                )
+            )
+        except PerfsvcError as error:
+            if _concerns_people(error, request, store, host):
+                notify_of_failure(
+                    error, f"perfsvc nightly on {host}", request.settings.notify, memory.targets, progress.report
+                )
+            raise
         settings = restored(row.settings, request.settings.database)
+        remember = partial(memory.remember, host, row.id, row.started, settings.notify.targets)
+        if not lost:
+            remember()
+        if dropped := memory.dropped(settings.notify.targets):
+            last_message = UsageError(
+                f"notify.targets does not name {', '.join(dropped)} any more: this is the last message",
+                cure="if that is not on purpose, name the target again in perfsvc.toml",
+            )
+            notify_of_failure(
+                last_message, f"night {row.id} on {host}", NotifySettings(), dropped, progress.report, stage="notify"
+            )
         log = stack.enter_context(NightLog(settings.nightly.folder, row.id, progress))
         log.bind(run=row.run)
-        night = Night(store, row.id, settings, row.command_line, lock, log, servers, stopping)
+        night = Night(store, row.id, settings, row.command_line, lock, log, servers, stopping, lost)
         log.report(f"night {row.id} " + (f"resumes after {last_stage(row)}" if request.resume else "begins"))
         try:
             _do_stages(night, STAGES)
@@ -109,8 +147,23 @@ def nightly(
                 store.nights.end(row.id, RunState.INTERRUPTED, None)
             raise
         row = night.row
+        if lost and row.state is not RunState.INTERRUPTED:  # the stage expect has told it
+            remember()
         heartbeat.failed = row.state is not RunState.FINISHED
         return row
+
+
+def _concerns_people(error: PerfsvcError, request: NightRequest, store: Store | None, host: str) -> bool:
+    """Return whether people are told why a night did not begin.
+
+    They are not told of what a person typed to resume a night, or of another night that has run for less than a day.
+    """
+    if request.resume and isinstance(error, UsageError):
+        return False
+    with contextlib.suppress(PerfsvcError):
+        other = store.nights.running(host) if store else None
+        return other is None or datetime.now(UTC) - other.started > HANGS
+    return True
 
 
 # --- the stages ------------------------------------------------------------------------------------------------------
@@ -139,7 +192,7 @@ def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
             raise
     failed = any(row.state is StageState.FAILED for row in done.values())
     state = RunState.FAILED if failed else RunState.FINISHED
-    _patiently(night, lambda: night.store.nights.end(night.number, state, _exit_code(done)))
+    _patiently_at(night, lambda: night.store.nights.end(night.number, state, _exit_code(done)))
 
 
 def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow]) -> StageRow:
@@ -153,7 +206,7 @@ def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow])
         _store_stage(night, row)
         night.log.bind(stage=stage.name)
         began = time.monotonic()
-        result = _patiently(night, partial(_with_result, row, stage, night))
+        result = _patiently_at(night, partial(_with_result, row, stage, night))
         row = replace(result, wall_s=time.monotonic() - began)
     _store_stage(night, row)
     if row.state is not StageState.FAILED:
@@ -162,10 +215,14 @@ def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow])
 
 
 def _store_stage(night: Night, row: StageRow) -> None:
-    _patiently(night, lambda: night.store.nights.put_stage(night.number, row))
+    _patiently_at(night, lambda: night.store.nights.put_stage(night.number, row))
 
 
-def _patiently(night: Night, act: Callable[[], Result]) -> Result:
+def _patiently_at(night: Night, act: Callable[[], Result]) -> Result:
+    return patiently(night.log.report, night.stopping, act)
+
+
+def patiently(report: Callable[[str], object], stopping: Stopping, act: Callable[[], Result]) -> Result:
     """Call a function and return its result; while the database does not answer, wait and call it again.
 
     Raises:
@@ -175,9 +232,9 @@ def _patiently(night: Night, act: Callable[[], Result]) -> Result:
         try:
             return act()
         except DatabaseError as error:
-            if not error.again or night.stopping():
+            if not error.again or stopping():
                 raise
-            night.log.report(f"{error.what}: the night waits {duration_text(PAUSE_S)} and tries again")
+            report(f"{error.what}: the night waits {duration_text(PAUSE_S)} and tries again")
             time.sleep(PAUSE_S)
     return act()
 

@@ -31,7 +31,7 @@ from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
 from perfsvc.service.confirm.confirm import refusals
 from perfsvc.service.expect.gpus import DevicesHere, devices_here
-from perfsvc.service.expect.night import check_night
+from perfsvc.service.expect.night import check_night, clock_problem
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly import retention
@@ -91,6 +91,7 @@ class Night:
         command_line: the command that began the night.
         lock: a sentence on how the night's lock was taken.
         stopping: returns whether to stop.
+        lost: which night of this host the database lacks, in words; empty if it lacks none.
     """
 
     store: Store
@@ -101,6 +102,7 @@ class Night:
     log: NightLog
     servers: ForkServers
     stopping: Stopping
+    lost: str = ""
 
     @property
     def row(self) -> NightRow:
@@ -344,7 +346,7 @@ def _unsolved(store: Store, run: int) -> set[int]:
 
 
 def expect(night: Night) -> StageResult:
-    """Look for the GPUs and cases that earlier nights had, and for other hosts whose night is overdue."""
+    """Look for the GPUs, the cases and the history that earlier nights had, and for hosts whose night is overdue."""
     outcome = check_night(
         night.store,
         night.row,
@@ -353,6 +355,12 @@ def expect(night: Night) -> StageResult:
         suite_folder=night.settings.suite,
         every_s=night.settings.expect.every,
     )
+    cures = {
+        night.lost: "restore the newest backup; later nights continue with what is there",
+        clock_problem(night.store, night.row): "let NTP set the clock; perfsvc orders nights by their numbers",
+    }
+    if problems := [problem for problem in cures if problem]:
+        raise InfrastructureError("; ".join([*problems, outcome.text]), cure=cures[problems[0]])
     return StageResult(outcome.text, outcome.exit_code)
 
 

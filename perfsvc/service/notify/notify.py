@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from uuid import uuid4
 
 from perfsvc.config import Settings
 from perfsvc.config.settings import NotifySettings
 from perfsvc.config.value_types import NEVER
-from perfsvc.errors import NotSentError
-from perfsvc.model import MessageText
+from perfsvc.errors import ConfigError, MissingPackageError, NotSentError, PerfsvcError
+from perfsvc.model import Message, MessageText
 from perfsvc.notify.notifier import AppriseNotifier, Notifier
 from perfsvc.service.notify import weekly, words
 from perfsvc.service.notify.background import Backgrounds
 from perfsvc.service.notify.news import News, hosts_news, missing_cases, news_of
 from perfsvc.service.notify.routes import news_by_target
-from perfsvc.store import DeliveryRow, NightRow, Store
+from perfsvc.store import DeliveryRow, NightRow, StageRow, StageState, Store
 from perfsvc.text import inert
 
 PAUSES_S = (0.0, 2.0, 8.0)
@@ -108,6 +109,43 @@ def notify_of_hosts(
     return _deliver(deliveries, _Sender(store, notifier(), targets, addresses, report), sleep)
 
 
+def notify_of_failure(
+    error: PerfsvcError,
+    begin: str,
+    settings: NotifySettings,
+    known: Mapping[str, str],
+    report: Callable[[str], object],
+    *,
+    stage: str = "begin",
+    notifier: Callable[[], Notifier] = AppriseNotifier,
+) -> None:
+    """Send an error with which a command ends before there is a database, or settings, to send messages with.
+
+    Args:
+        error: the error.
+        begin: the first line of the message.
+        settings: whom to notify.
+        known: whom the last night notified; they receive the message if the settings name no target.
+        report: receives a sentence about each target that does not accept its message.
+        stage: the stage of a night that the message names as failed.
+        notifier: makes the notifier; called only if there is something to send.
+    """
+    targets = settings.targets or known
+    what = f"{error.where}: {error.what}" if isinstance(error, ConfigError) else error.what
+    failed = StageRow(stage, 0, StageState.FAILED, datetime.now(UTC), None, what, error.cure, exit_code=error.exit_code)
+    news = News(None, stages=(failed,) if "failed" in settings.about else ())
+    deliveries = []
+    for target, own in news_by_target(targets, settings.route, news).items():
+        body = words.body(own, settings.page, begin=begin)
+        message = Message(f"perfsvc-{uuid4().hex}", inert(words.title(own)), inert(body))
+        deliveries.append(DeliveryRow(message, None, target))
+    try:
+        if deliveries:
+            _deliver(deliveries, _Sender(None, notifier(), targets, _addresses(targets, None), report), time.sleep)
+    except (NotSentError, MissingPackageError) as unsent:
+        report(f"warning: {unsent.what}")
+
+
 def _addresses(targets: Mapping[str, str], environment: Mapping[str, str] | None) -> dict[str, str]:
     variables = os.environ if environment is None else environment
     return {target: variables.get(variable, "").strip() for target, variable in targets.items()}
@@ -159,7 +197,7 @@ def _news(store: Store, night: NightRow, settings: NotifySettings, now: datetime
 
 
 class _Sender:
-    """Sends messages to targets.
+    """Sends messages to targets, and stores each attempt if there is a store.
 
     Attributes:
         targets: the targets of the settings, with the variables that hold their addresses.
@@ -168,7 +206,7 @@ class _Sender:
 
     def __init__(
         self,
-        store: Store,
+        store: Store | None,
         notifier: Notifier,
         targets: Mapping[str, str],
         addresses: Mapping[str, str],
@@ -186,11 +224,14 @@ class _Sender:
         """
         for position, delivery in enumerate(deliveries):
             error = self._attempt(target, delivery)
-            self._store.messages.put_attempt(delivery.message.key, target, error=error.what if error else "")
+            if self._store:
+                self._store.messages.put_attempt(delivery.message.key, target, error=error.what if error else "")
             self.errors.pop((target, delivery.message.key), None)
             if error:
                 self.errors[target, delivery.message.key] = error
-                sender = "the watchdog" if delivery.night is None else f"night {delivery.night}"
+                sender = (
+                    f"night {delivery.night}" if delivery.night else "the watchdog" if self._store else "this failure"
+                )
                 self._report(f"{target} did not get the message of {sender}: {error.what}")
                 if error.again:
                     return list(deliveries[position:])

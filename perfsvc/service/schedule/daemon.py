@@ -124,8 +124,7 @@ def missed(database: str, host: str, due: datetime, now: datetime, late_s: float
     Raises ``DatabaseError`` if the nights of the host cannot be read.
     """
     with Store.open(database) as store:
-        last = next((night for night in store.nights.list() if night.host == host), None)
-        return catch_up(due, now, late_s, last, store.nights.unfinished(host))
+        return catch_up(due, now, late_s, store.nights.last(host), store.nights.unfinished(host))
 
 
 # --- nights as child processes ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlalchemy import Connection, Engine, column, inspect, select, table, text
 
 from perfsvc import units
-from perfsvc.errors import DatabaseError
+from perfsvc.errors import DatabaseError, NoDatabaseError
 from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
@@ -40,13 +40,13 @@ def head() -> str:
 def open_at_head(engine: Engine, *, create: bool, read_only: bool = False) -> None:
     """Create the tables in an empty database; check that any other database has this perfsvc's schema revision.
 
-    Raises ``DatabaseError`` if the revision differs, or if the database is empty and ``create`` is False.
+    Raises ``DatabaseError`` if the revision differs, ``NoDatabaseError`` if the database is empty and ``create`` False.
     """
     with transaction(engine, writes=False) as connection:
         revision = _revision(connection)
         empty = not revision and _is_empty(connection)
     if empty and not create:
-        raise DatabaseError(f"{shown(engine.url)} is empty", cure="perfsvc run makes its tables")
+        raise NoDatabaseError(f"{shown(engine.url)} is empty", cure="perfsvc run makes its tables")
     if empty:
         _migrate(engine)
     else:
