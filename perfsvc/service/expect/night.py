@@ -21,8 +21,8 @@ from perfsvc.store import NightRow, Store
 GRACE = 1.5
 """A host is overdue this many times the expected interval after its last night began: nights do not begin sharply."""
 
-SKEW = timedelta(minutes=10)
-"""How far two clocks may differ."""
+SKEW = timedelta(hours=6)
+"""How far clocks may differ: a wrong time zone or a late synchronisation of a few hours hides no overdue night."""
 
 GPU_OR_HOST_MISSING, CASES_MISSING = 5, 4
 """The exit codes of a night that misses something."""
