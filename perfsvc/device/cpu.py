@@ -254,6 +254,7 @@ class CpuDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time samples: in elapsed time with the clock ``"host"``, else in processor time.
@@ -266,6 +267,8 @@ class CpuDevice(HostDevice):
         for number in range(count):
             if before:
                 before(number)
+            if restore:
+                restore()
             self._evict(evict_bytes)
             if seconds:
                 sample()

@@ -328,6 +328,7 @@ class FakeDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Run the work at each place of its arrays once, and return the next scripted sample times."""
@@ -338,6 +339,8 @@ class FakeDevice(HostDevice):
                 before(number)
             if before or not number:
                 already = self._launches
+                if restore:
+                    restore()
                 sample()
                 launches = self._launches - already
             factors.append(self._entry.by_page[self._page % len(self._entry.by_page)])

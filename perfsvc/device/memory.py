@@ -64,6 +64,10 @@ class HostMemory(OneDevice):
         self._blocks[address] = block
         return address
 
+    def allocate_untimed(self, nbytes: int) -> int:
+        """Allocate memory as ``allocate`` does."""
+        return self.allocate(nbytes)
+
     def free(self, address: int) -> None:
         """Free what ``allocate`` returned; raises ``LaunchError`` for any other address."""
         if self._blocks.pop(address, None) is None:
@@ -116,10 +120,6 @@ class HostDevice(HostMemory):
         combined = functools.reduce(_REDUCE[operation], arrays)
         for address in targets:
             self.upload(address, combined)
-
-    def allocate_untimed(self, nbytes: int) -> int:
-        """Allocate memory as ``allocate`` does."""
-        return self.allocate(nbytes)
 
     def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
         """Raise ``LaunchError``: only GPUs have tensor maps."""

@@ -205,6 +205,7 @@ class Device(Protocol):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Run ``sample`` ``count`` times, and time each run by itself.
@@ -221,6 +222,8 @@ class Device(Protocol):
                 ``kept_ahead`` is False.
             before: called before each sample with the sample's number, counted from 0. It may queue work, which is not
                 timed.
+            restore: queues copies that undo what ``sample`` changes in its inputs. It is called before each run of
+                ``sample``, also before a run that fills the cache, and is not timed.
             seconds: returns the seconds of the sample that has just ended, for samples that time themselves. Without
                 it, the device times them. The fake device's script has the times in any case.
         """

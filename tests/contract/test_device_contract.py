@@ -205,6 +205,37 @@ def test_each_sample_has_its_time(device, buffer):
         assert (batch.rejected, apiece > 0, calls != []) == ("", True, True)
 
 
+def test_what_a_sample_changes_is_restored_before_each_run_and_is_not_timed(device, buffer):
+    size, count = 1 << 12, 5
+    array, original, seen, large = buffer(size), buffer(size), buffer(100 * size), buffer(1 << 26)
+    device.fill(original, size, 7)
+    runs = []
+
+    def sample():
+        device.copy(seen + len(runs) * size, array, size)
+        device.fill(array, size, 9)
+        runs.append(1)
+
+    def restore():
+        device.fill(large, 1 << 26, 1)  # takes longer than the sample
+        device.copy(array, original, size)
+
+    for clock, evict_bytes, blocked in product(("device", "host"), (1 << 20, 0), (True, False)):
+        runs.clear()
+        device.fill(array, size, 8)
+        with device.measuring(RECORD, 0):
+            batch = device.batch(
+                sample, count, clock=clock, evict_bytes=evict_bytes, blocked=blocked, restore=restore
+            )
+        assert runs
+        assert set(bytes_at(device, seen, len(runs) * size)) == {7}
+        assert len(batch.samples_s) == count
+        if device.info.kind == "cuda":
+            assert np.median(batch.samples_s) < 2e-5 + 1e-4 * (clock == "host")
+        restored = device.batch(restore, count, clock="host", evict_bytes=0, blocked=False)
+        assert device.info.kind == "fake" or np.median(batch.samples_s) < np.median(restored.samples_s) / 2
+
+
 def test_a_graph_does_its_steps_at_each_replay_and_not_when_it_is_captured(device, buffer):
     address = buffer(64)
     device.fill(address, 64, 1)

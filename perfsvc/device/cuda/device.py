@@ -293,13 +293,14 @@ class CudaDevice(OneDevice):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time samples one by one."""
         if clock == "host":
-            return self._timer.host_batch(sample, count, evict_bytes=evict_bytes, before=before)
+            return self._timer.host_batch(sample, count, evict_bytes=evict_bytes, before=before, restore=restore)
         return self._timer.batch(
-            sample, count, evict_bytes=evict_bytes, blocked=blocked, before=before, seconds=seconds
+            sample, count, evict_bytes=evict_bytes, blocked=blocked, before=before, restore=restore, seconds=seconds
         )
 
     @_translated

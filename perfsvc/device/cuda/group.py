@@ -134,6 +134,7 @@ class CudaGroup(CudaDevice):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time samples one by one; before each of them, the caches of all GPUs are emptied."""
@@ -141,6 +142,8 @@ class CudaGroup(CudaDevice):
         def prepare(number: int) -> None:
             if before:
                 before(number)
+            if restore:  # before the caches are emptied
+                restore()
             for other in self._others:
                 other.evict(evict_bytes)
             self.join()
@@ -153,6 +156,7 @@ class CudaGroup(CudaDevice):
             evict_bytes=evict_bytes,
             blocked=blocked,
             before=prepare if evict_bytes else before,
+            restore=None if evict_bytes else restore,
             seconds=seconds,
         )
         if time.perf_counter() - started < _READING_S:

@@ -116,6 +116,7 @@ class SampleTimer:
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time ``count`` samples one by one; ``before`` is called before each sample with its number.
@@ -141,7 +142,7 @@ class SampleTimer:
             if evict_bytes:
                 self._eviction.prepare(evict_bytes)
             with self.blocking_kernel if blocked else contextlib.nullcontext():
-                start = self._queue(sample, evict_bytes, number=done)
+                start = self._queue(sample, restore, evict_bytes, number=done)
                 ahead &= blocked or not start.query()
             if done:  # while the device runs the next sample
                 samples_s.append(self._sample_s(done - 1))
@@ -167,8 +168,8 @@ class SampleTimer:
             self._preparation_s = _seconds(self._begin, start)
         return _seconds(start, end)
 
-    def _queue(self, sample: Sample, evict_bytes: int, *, number: int) -> Any:
-        """Queue the work that empties or fills the cache, then a sample between two events; return the first event.
+    def _queue(self, sample: Sample, restore: Callable[[], None] | None, evict_bytes: int, *, number: int) -> Any:
+        """Queue what prepares the inputs and the cache, then a sample between two events; return the first event.
 
         The preparation and the sample are queued behind the blocking kernel together, so that the time between them is
         constant: a pause of 1 ms between emptying the cache and the launch changed the time of a transposition by up to
@@ -178,10 +179,14 @@ class SampleTimer:
         start, end = self._pairs[number % 2]
         if number == 0:
             self._begin.record(self._stream)
+        if restore:
+            restore()
         if evict_bytes:
             self._eviction.queue(evict_bytes)
         else:
             sample()  # brings its data into the cache
+            if restore:
+                restore()
         start.record(self._stream)
         sample()
         end.record(self._stream)
@@ -200,7 +205,13 @@ class SampleTimer:
         self._thread.shutdown()
 
     def host_batch(
-        self, sample: Sample, count: int, *, evict_bytes: int, before: Callable[[int], None] | None
+        self,
+        sample: Sample,
+        count: int,
+        *,
+        evict_bytes: int,
+        before: Callable[[int], None] | None,
+        restore: Callable[[], None] | None,
     ) -> Batch:
         """Time ``count`` samples end to end by the host's clock; before each sample, the device is idle."""
         samples_s = []
@@ -210,6 +221,8 @@ class SampleTimer:
         for number in range(count):
             if before:
                 before(number)
+            if restore:
+                restore()
             if evict_bytes:
                 self._eviction.prepare(evict_bytes)
                 self._eviction.queue(evict_bytes)

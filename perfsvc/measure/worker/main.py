@@ -45,7 +45,7 @@ from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import SETTLE_S, ClockWatch
 from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import Samples, brief_median_s, bytes_to_evict, take_samples
-from perfsvc.model import AUXILIARY, TIME, Call, Kind, LibraryCall, Measurement, PythonCode, Status, codec
+from perfsvc.model import AUXILIARY, TIME, Call, Kind, LibraryCall, Measurement, PythonCode, Role, Status, codec
 from perfsvc.process import frames
 
 NO_ROOM = "the device has no memory left to move them"
@@ -205,10 +205,11 @@ def _measure(
         program.capture(evict_bytes)
 
     evict_bytes = bytes_to_evict(device, job.sampling, job.cache)
+    restore = memory.restore if memory.names(Role.INOUT) else None
     is_host = job.record.kind is Kind.HOST
     if program.packages:
         check.load()
-        program.prepare(partial(brief_median_s, device, job.sampling, job.cache))
+        program.prepare(partial(brief_median_s, device, job.sampling, job.cache, restore=restore))
     runs_once = is_host or bool(job.record.graph)  # later, replays of a graph launch nothing that Python sees
     with _launches(job) if runs_once else contextlib.nullcontext([]) as launched:
         returned = check.before()
@@ -226,13 +227,16 @@ def _measure(
             cache=job.cache,
             operations=program.operations,
             places=Places(memory.places, move),
+            restore=restore,
             seconds=program.graph.seconds,
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
         if job.record.graph == "replay":
             with program.graph.other(program.timed, apart=True) as graph:
-                metrics["steps_s"] = brief_median_s(device, job.sampling, job.cache, graph.launch, graph.seconds)
+                metrics["steps_s"] = brief_median_s(
+                    device, job.sampling, job.cache, graph.launch, restore=restore, seconds=graph.seconds
+                )
         if memory.places > 1 and any(isinstance(step, Call | LibraryCall) for step in job.record.steps):
             move(memory.places - 1)  # not the first place: what keeps the addresses of the first call is found out
         # Excludes the launches that a tuner tried before.

@@ -72,11 +72,17 @@ class CaseMemory:
         return self
 
     def _allocate(self) -> None:
-        """Allocate each buffer with guard bands, and with room to move; free all of them if one does not fit."""
+        """Allocate each buffer with guard bands and room to move, and a copy of each that the case changes in place.
+
+        Free all of them if one does not fit.
+        """
         room = PLACES_PAGES * self._device.page_bytes if self.places > 1 else 0
         try:
             for name in self._buffers:
                 self._bases[name] = self.device(name).allocate(self.nbytes(name) + 2 * GUARD_BYTES + room)
+            for name in self.names(Role.INOUT):
+                device = self.device(name)
+                self._held[name] = device, device.allocate_untimed(self.nbytes(name))
             self.move(0)
         except BaseException:
             self._free()
@@ -141,10 +147,20 @@ class CaseMemory:
     def reset(self, load: Callable[[str, int], None]) -> None:
         """Prepare all buffers for a first launch: load inputs with ``load(name, address)``, and poison the others."""
         for name, buffer in self._buffers.items():
-            if buffer.role in {Role.INPUT, Role.INOUT}:
+            if buffer.role is Role.INPUT:
                 load(name, self.address(name))
+            elif buffer.role is Role.INOUT:
+                load(name, self._held[name][1])
             else:
                 self.device(name).fill(self.address(name), self.nbytes(name), POISON)
+        self.restore()
+
+    def restore(self) -> None:
+        """Queue copies of what ``reset`` loaded into the buffers that the case changes in place."""
+        self._device.fork()  # another GPU of a group may still use the buffers
+        for name in self.names(Role.INOUT):
+            self.device(name).copy(self.address(name), self._held[name][1], self.nbytes(name))
+        self._device.join()
 
     def read(self, name: str) -> NDArray[Any]:
         """Return the buffer's present content on the host."""

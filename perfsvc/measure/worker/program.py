@@ -172,6 +172,7 @@ class Program:
         Raises:
             LaunchError: a step cannot be captured, or the replay failed.
         """
+        self._memory.restore()  # for the replay
         self.graph.capture(self.timed, evict_bytes)
 
     @property

@@ -56,17 +56,21 @@ def short_kernel(
 
     Returns:
         ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; both are
-        empty if the kernel is not short, or its times are not reliable, or a sample times itself.
+        empty if the kernel is not short, or its times are not reliable, or a sample times itself. There is no
+        ``back_to_back_s`` if the kernel changes its inputs: each launch would find what the launch before left.
     """
     if batches.seconds or not batches.blocked or median_s >= SHORT_S:
         return {}, ""
     count = min(_COUNT, batches.most)
-    empty = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, blocked=True)
-    back_to_back_s = device.back_to_back(sample, count)
-    if empty.kept_ahead is False or back_to_back_s is None:  # the host fell behind: the times are not the device's
-        return {}, ""
+    empty = device.batch(
+        lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, blocked=True, restore=batches.restore
+    )
+    back_to_back_s = None if batches.restore else device.back_to_back(sample, count)
+    if empty.kept_ahead is False or (back_to_back_s is None and not batches.restore):
+        return {}, ""  # the host fell behind: the times are not the device's
     overhead_s = statistics.median(empty.samples_s)
-    metrics = {"back_to_back_s": back_to_back_s, "timer_overhead_s": overhead_s}
+    apart = {} if back_to_back_s is None else {"back_to_back_s": back_to_back_s}
+    metrics = {**apart, "timer_overhead_s": overhead_s}
     return metrics, NEAR_TIMER_OVERHEAD if overhead_s > WORTH_A_NOTE * median_s else ""
 
 
@@ -76,5 +80,7 @@ def energy(device: Device, sample: Callable[[], None], batches: BatchTaker) -> t
         return {}, "no energy: it is measured only for samples behind the blocking kernel"
     if batches.seconds:
         return {}, "no energy: it would be that of the work between the steps, too"
+    if batches.restore:
+        return {}, "no energy: it would be that of restoring the arrays that the case changes in place, too"
     joules = device.energy(sample, _ENERGY_S)
     return ({}, "this device does not count energy") if joules is None else ({"energy_j": joules}, "")

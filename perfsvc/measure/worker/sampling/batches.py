@@ -49,6 +49,7 @@ class BatchTaker:
         clock: ``device`` times samples by events behind the blocking kernel; ``host`` by the host's clock, end to end.
         evict_bytes: as ``Device.batch`` takes it.
         operations: how many operations a sample queues; None if that is not known.
+        restore: as ``Device.batch`` takes it.
         seconds: returns the time of the last sample, for samples that time themselves; None if the device times them.
 
     Attributes:
@@ -65,8 +66,10 @@ class BatchTaker:
         clock: Literal["device", "host"],
         evict_bytes: int,
         operations: int | None,
+        restore: Callable[[], None] | None = None,
         seconds: Callable[[], float] | None = None,
     ) -> None:
+        self.restore = restore
         self.seconds = seconds
         self._device = device
         self._sample = sample
@@ -108,6 +111,7 @@ class BatchTaker:
             evict_bytes=self.evict_bytes,
             blocked=self.blocked,
             before=before,
+            restore=self.restore,
             seconds=self.seconds,
         )
         _require_possible(batch)

@@ -75,6 +75,7 @@ def take_samples(
     cache: CacheState,
     operations: int | None,
     places: Places | None = None,
+    restore: Callable[[], None] | None = None,
     seconds: Callable[[], float] | None = None,
 ) -> Samples:
     """Take samples of the work that ``sample`` queues.
@@ -91,6 +92,7 @@ def take_samples(
         cache: the state of the cache before each sample.
         operations: how many operations a sample queues; None if that is not known.
         places: the places of the arrays, over which the samples are spread; None if the arrays stay where they are.
+        restore: queues copies that undo what a sample changes in its inputs; None if it changes none.
         seconds: returns the time of the last sample, for samples that time themselves; None if the device times them.
 
     Raises:
@@ -100,7 +102,13 @@ def take_samples(
     evict_bytes = bytes_to_evict(device, sampling, cache)
     with _without_garbage_collection():
         batches = BatchTaker(
-            device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations, seconds=seconds
+            device,
+            sample,
+            clock=clock,
+            evict_bytes=evict_bytes,
+            operations=operations,
+            restore=restore,
+            seconds=seconds,
         )
         return _Sampler(device, sample, batches, sampling, places or Places()).take()
 
@@ -110,6 +118,8 @@ def brief_median_s(
     sampling: Sampling,
     cache: CacheState,
     sample: Callable[[], None],
+    *,
+    restore: Callable[[], None] | None = None,
     seconds: Callable[[], float] | None = None,
 ) -> float:
     """Return the median of a few samples: to choose between configurations, or to explain a time.
@@ -121,10 +131,19 @@ def brief_median_s(
         sampling: how the case will be sampled.
         cache: the state of the cache before each sample.
         sample: queues the work of one sample.
-        seconds: as in ``take_samples``.
+        restore: as in ``take_samples``; ``seconds`` likewise.
+        seconds: see ``restore``.
     """
     evict_bytes = bytes_to_evict(device, sampling, cache)
-    batches = BatchTaker(device, sample, clock="device", evict_bytes=evict_bytes, operations=None, seconds=seconds)
+    batches = BatchTaker(
+        device,
+        sample,
+        clock="device",
+        evict_bytes=evict_bytes,
+        operations=None,
+        restore=restore,
+        seconds=seconds,
+    )
     batches.take(1)  # shows how long a sample takes, which limits the next batches
     batch = batches.take(BRIEF_BATCH)
     for _ in range(BRIEF_ATTEMPTS):

@@ -91,7 +91,7 @@ class Capturing(OnHost):
     def now(self):
         return 0.0
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, restore=None, seconds=None):
         samples_s = []
         for number in range(count):
             if before:

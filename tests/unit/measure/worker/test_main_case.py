@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from perfsvc.device.cpu import CpuDevice
 from perfsvc.errors import LaunchError
 from perfsvc.measure.protocol.messages import CaseJob, CheckedResult, Sampling
 from perfsvc.measure.worker import main as measuring
@@ -68,7 +69,7 @@ class Doubling(OnHost):
     def now(self):
         return 1e-3 * sum(count for *_, count in self.timed)
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, restore=None, seconds=None):
         downloads = self.downloads
         sample()
         self.timed.append((clock, blocked, evict_bytes, self.downloads - downloads, count))
@@ -168,6 +169,49 @@ def test_a_metric_is_read_once_after_the_last_sample(kind):
     assert result.metrics["launches"] == device.launches - 1  # all but the check after timing
     assert {each[3] for each in device.timed} == {0}
     assert set(result.metrics) == {"launches", "sm_cycles"}
+
+
+class Adding(CpuDevice):
+    """Adds 1 to ``a`` in place, and keeps what each launch found there."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def load(self, code):
+        return code
+
+    def launch(self, module, launch, args):
+        a = self.view(int(args[0]), "float32", (4,))
+        self.found.append(a.tolist())
+        a += 1
+        sum(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("kind", "graph"),
+    [(Kind.KERNEL, ""), (Kind.KERNEL, "replay"), (Kind.KERNEL, "cold steps"), (Kind.PIPELINE, "")],
+)
+def test_each_sample_finds_the_arrays_that_the_case_changes_in_place_as_they_were(monkeypatch, kind, graph):
+    steps = (Launch(0, "add", (1, 1, 1), (1, 1, 1), (BufferArg("a"),)), Call("add"))
+    found_by_steps = [[1, 2, 3, 4], [2, 3, 4, 5]]
+
+    def add(arrays, stream):
+        device.launch(b"", None, [arrays["a"].ctypes.data])
+
+    monkeypatch.setattr(measuring, "functions_of", lambda *_: {(None, "add"): add})
+    monkeypatch.setattr(measuring, "_python_code", lambda *_: (None, {}, ""))
+    for cache, places in ((CacheState.COLD, 1), (CacheState.WARM, 8)):
+        device = Adding()
+        asked = job(*steps, kind=kind, cache=cache, buffers=(Buffer(BUFFERS[0].array, Role.INOUT),))
+        record = replace(asked.record, graph=graph)
+        asked = replace(asked, record=record, sampling=replace(asked.sampling, places=places, energy=True))
+        measurement = measured(device, asked, {"a": INPUTS["a"].astype(np.float64) + 2}).measurement
+        device.close()
+        assert (measurement.status, measurement.reason) == (Status.OK, "")
+        assert len(measurement.samples_s) == 20
+        assert len(device.found) > 2 * 20
+        assert device.found == found_by_steps * (len(device.found) // 2)
 
 
 def test_a_checked_result_is_returned_and_accepted_again():
@@ -281,7 +325,7 @@ class Shifting(Doubling):
         self.distances = (*self.distances, distance)
         super().launch(module, launch, args)
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, restore=None, seconds=None):
         samples_s = []
         for number in range(count):
             if before:

@@ -16,6 +16,8 @@ BUFFERS = (
     Buffer(Array("out", "float64", (11,)), Role.OUTPUT),
     Buffer(Array("spare", "int32", (2,)), Role.SCRATCH),
 )
+HELD = len(BUFFERS) + 1
+"""Blocks of memory: the buffers, and a copy of the one that is changed in place."""
 INPUTS = {"a": np.arange(15, dtype=np.float32).reshape(3, 5), "both": np.arange(7, dtype=np.int16)}
 
 
@@ -98,6 +100,20 @@ def test_inputs_are_loaded_and_everything_else_is_poisoned_each_time(device):
         memory.require_intact_guards()
 
 
+def test_only_what_is_changed_in_place_is_restored_at_every_place(device):
+    with CaseMemory(device, BUFFERS, places=8) as memory:
+        for place in (0, 5, 2):
+            memory.move(place)
+            memory.reset(load(device))
+            for _ in range(2):
+                for name in ("a", "both", "out", "spare"):
+                    memory.write(name, np.float64(3.0))
+                memory.restore()
+                assert np.array_equal(memory.read("both"), INPUTS["both"])
+                assert all((memory.read(name) == 3).all() for name in ("a", "out", "spare"))
+            memory.require_intact_guards()
+
+
 def test_buffers_are_found_by_their_roles(device):
     with reset(device) as memory:
         assert memory.names(Role.OUTPUT, Role.INOUT) == ("both", "out")
@@ -117,13 +133,12 @@ def test_a_digest_changes_only_with_the_content_of_its_buffer(device):
 
 
 def test_held_bytes_are_replaced_in_place_and_freed(device):
-    device.allocate_untimed = device.allocate
     with CaseMemory(device, BUFFERS) as memory:
         first = memory.hold(device, "a", b"12345678")
         assert memory.hold(device, "b", b"87654321") != first
         assert memory.hold(device, "a", b"abcdefgh") == first
         assert device.view(first, "uint8", (8,)).tobytes() == b"abcdefgh"
-        assert device.held == len(BUFFERS) + 2
+        assert device.held == HELD + 2
     assert device.held == 0
 
 
@@ -139,7 +154,7 @@ def test_a_view_is_the_memory_itself_and_a_write_converts(device):
 
 def test_buffers_are_aligned_and_freed(device):
     with reset(device) as memory:
-        assert device.held == 4
+        assert device.held == HELD
         assert all(memory.address(buffer.array.name) % 256 == 0 for buffer in BUFFERS)
     assert device.held == 0
 
@@ -152,7 +167,7 @@ def test_allocated_buffers_are_freed_if_the_rest_does_not_fit():
 
 
 def test_a_lost_device_is_not_asked_to_free_memory():
-    for fatal, held in ((False, 0), (True, 4)):
+    for fatal, held in ((False, 0), (True, HELD)):
         device = Small()
         with pytest.raises(LaunchError), reset(device):
             raise LaunchError("illegal address", fatal=fatal)
@@ -221,7 +236,7 @@ def test_buffers_stay_at_one_place_if_there_is_no_room_to_move_them():
 
     device, freed = Tight(), []
     with CaseMemory(device, BUFFERS, lambda: freed.append(True), places=8) as memory:
-        assert (memory.places, freed, device.held) == (1, [True], len(BUFFERS))
+        assert (memory.places, freed, device.held) == (1, [True], HELD)
     assert not device.held
     with CaseMemory(Tight(), BUFFERS, places=8) as memory:
         assert memory.places == 1

@@ -31,10 +31,9 @@ class Watched(FakeDevice):
         super().__init__(path)
         self.batches, self.apart = [], []
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, **options):
         self.batches.append((count, clock, evict_bytes, blocked))
-        options = {"evict_bytes": evict_bytes, "blocked": blocked, "before": before, "seconds": seconds}
-        return super().batch(sample, count, clock=clock, **options)
+        return super().batch(sample, count, clock=clock, evict_bytes=evict_bytes, blocked=blocked, **options)
 
     def back_to_back(self, sample, count):
         self.apart.append(count)
@@ -60,13 +59,15 @@ def play(tmp_path):
 USUAL = Sampling()
 
 
-def take(device, sampling=USUAL, *, clock="device", cache=CacheState.COLD, operations=1, launches=1):
+def take(device, sampling=USUAL, *, clock="device", cache=CacheState.COLD, operations=1, launches=1, restore=None):
     def sample():
         for _ in range(launches):
             device.launch(b"", LAUNCH, ())
 
     with device.measuring(RECORD, 0):
-        return sampler.take_samples(device, sample, sampling, clock=clock, cache=cache, operations=operations)
+        return sampler.take_samples(
+            device, sample, sampling, clock=clock, cache=cache, operations=operations, restore=restore
+        )
 
 
 def measured(times):
@@ -413,6 +414,16 @@ def test_energy_is_measured_on_request(play):
     samples = take(device, Sampling(energy=True))
     assert (samples.metrics, samples.note) == ({"energy_j": 0.25}, "")
     assert device.now() - before == pytest.approx(1.0 + 61e-4)
+
+
+def test_what_a_sample_changes_is_restored_for_the_timer_overhead_and_not_between_launches_in_a_row(play):
+    restored = []
+    device = play(seconds=4e-6, timer_overhead_s=1e-6, energy_j=0.25)
+    samples = take(device, Sampling(energy=True), restore=lambda: restored.append(len(device.batches)))
+    assert samples.metrics == {"timer_overhead_s": pytest.approx(1e-6)}
+    assert "no energy: it would be that of restoring the arrays that the case changes in place" in samples.note
+    assert device.apart == []
+    assert restored == [1, 2, 3, 4, 5]  # the fake device runs one sample of each batch
 
 
 def test_missing_energy_is_noted(play):
