@@ -88,6 +88,29 @@ def test_a_sample_lasts_as_long_as_the_work_of_the_other_gpu(group):
     assert min(long.samples_s) > 10 * max(short.samples_s)
 
 
+def test_what_a_sample_changes_on_the_other_gpu_is_restored_before_each_run(group):
+    other, nbytes = group.on(1), 1 << 20
+    original, array = filled(group, 1, np.full(nbytes, 7, np.uint8)), filled(group, 1, np.zeros(nbytes, np.uint8))
+    seen, runs = filled(group, 1, np.zeros(20 * nbytes, np.uint8)), []
+
+    def sample():
+        group.fork()
+        other.copy(seen + len(runs) * nbytes, array, nbytes)
+        other.fill(array, nbytes, 9)
+        group.join()
+        runs.append(1)
+
+    def restore():
+        group.fork()
+        other.copy(array, original, nbytes)
+        group.join()
+
+    for evict_bytes in (0, 1 << 20):
+        runs.clear()
+        assert group.batch(sample, 5, clock="device", evict_bytes=evict_bytes, blocked=True, restore=restore).kept_ahead
+        assert (read(group, 1, seen, np.empty(len(runs) * nbytes, np.uint8)) == 7).all()
+
+
 def test_work_on_the_other_gpu_waits_for_what_the_lead_has_queued(group):
     values = np.full(1 << 26, 7, dtype=np.float32)
     source, target = filled(group, 0, np.zeros_like(values)), filled(group, 1, np.zeros_like(values))
