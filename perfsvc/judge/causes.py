@@ -78,7 +78,7 @@ def settled(
 
     def settle(judgement: Judgement) -> Judgement:
         """Return an inconclusive judgement of unchanged code with another verdict."""
-        if moved := _move_of_one_replica(judgement, threshold(judgement.series)):
+        if moved := move_of_one_replica(judgement, threshold(judgement.series)):
             return replace(judgement, verdict=moved)
         return replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement, threshold(judgement.series)))
 
@@ -126,7 +126,7 @@ def with_causes(
     return result
 
 
-def _move_of_one_replica(judgement: Judgement, threshold: float) -> Verdict | None:
+def move_of_one_replica(judgement: Judgement, threshold: float) -> Verdict | None:
     """Return the verdict that only a missing second replica prevents; None if there is no such verdict.
 
     The change is beyond the threshold, and the interval does not contain 1. One replica on each side has no interval.

@@ -133,7 +133,7 @@ from perfsvc.model.steps import (
     TritonKernel,
     is_own_program,
 )
-from perfsvc.model.verdicts import BEYOND, FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
+from perfsvc.model.verdicts import BEYOND, FIRST_RUNS, OF_THE_MACHINE, Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
     "ALWAYS",
@@ -148,6 +148,7 @@ __all__ = [
     "LINK",
     "MAX_ERROR",
     "MEMORY",
+    "OF_THE_MACHINE",
     "PARTS",
     "PEAK_NAMES",
     "PRECISIONS",

@@ -33,6 +33,7 @@ class Cause(StrEnum):
     TOOLCHAIN = "toolchain"  # the same source, compiled or run by another compiler or Python package
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # the difference did not last
+    UNEXPLAINED = "unexplained"  # it lasts, with the same code in the same environment, as far as perfsvc knows
     MISSING = "missing"  # a GPU, a host or a benchmark that earlier nights had is gone
     SLOW_GPU = "slow gpu"  # a GPU is slower than the other GPUs of its model with the same binaries
     UNCONFIRMED = "unconfirmed"  # the two sides were not, or could not be, measured again
@@ -41,6 +42,10 @@ class Cause(StrEnum):
     def blameless(self) -> bool:
         """True if the code cannot be at fault: the change is shown with its cause and raises no alarm."""
         return self in {Cause.ENVIRONMENT, Cause.NOISE}
+
+
+OF_THE_MACHINE = frozenset({Cause.ENVIRONMENT, Cause.UNEXPLAINED})
+"""The causes of findings about cases that became slower with unchanged code."""
 
 
 @dataclass(frozen=True, slots=True)

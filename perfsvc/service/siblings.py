@@ -7,7 +7,7 @@ from datetime import timedelta
 import numpy as np
 
 from perfsvc import judge, units
-from perfsvc.model import Cause, DeviceInfo, Direction, Finding, FindingUpdates, SlowGpu
+from perfsvc.model import OF_THE_MACHINE, DeviceInfo, Direction, Finding, FindingUpdates, SlowGpu
 from perfsvc.store import GpuRun, Store
 from perfsvc.store.devices import CaseTimes
 
@@ -128,7 +128,7 @@ def _not_explained(findings: Iterable[Finding], slow: Mapping[str, tuple[Night, 
     """Return the slow GPUs of which no finding about the environment holds half of the compared cases or more."""
     held: dict[str, set[object]] = defaultdict(set)
     for finding in findings:
-        for moved in finding.standing if finding.cause is Cause.ENVIRONMENT else ():
+        for moved in finding.standing if finding.cause in OF_THE_MACHINE else ():
             if moved.direction is Direction.SLOWER:
                 held[moved.series.device].add((moved.series.case, moved.series.cache))
     return {uuid: nights for uuid, nights in slow.items() if 2 * len(held[uuid]) < nights[0][1].cases}

@@ -211,19 +211,19 @@ def judge_against(
     baselines: Mapping[Series, int],
     *,
     threshold: judge.ThresholdOption = None,
-    many_nights: bool = False,
+    nights_before: int | None = None,
 ) -> list[Judgement]:
     """Judge series of a run, each against its level in the run that ``baselines`` names for it.
 
-    With ``many_nights``, the level gets the further runs of the same code (``with_nights``), but not for the steps of a
-    finding: the first nights of the next step would be among them. Auxiliary metrics are judged too.
+    With ``nights_before``, the level gets the further runs of the same code before this run (``with_nights``), but not
+    for the steps of a finding: the first nights of the next step would be among them. Auxiliary metrics are judged too.
     """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
     if not candidate:
         return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
-    if many_nights:
-        levels = with_nights(store, levels, run, _judged(candidate))
+    if nights_before is not None:
+        levels = with_nights(store, levels, nights_before, _judged(candidate))
     thresholds = threshold_of_series(store, threshold)
     return settled_by_code(store, judge.verdicts(levels, candidate, threshold=thresholds, every=True), thresholds)
 

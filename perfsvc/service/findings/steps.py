@@ -5,10 +5,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import log
 
 from perfsvc import judge, units
 from perfsvc.model import (
     FIRST_RUNS,
+    OF_THE_MACHINE,
     Cause,
     ChangeKind,
     Direction,
@@ -26,6 +28,9 @@ from perfsvc.store import Store
 
 LOOK_BACK = 14
 """The most runs that are searched for the last one that measured a series."""
+
+LARGE = 0.10
+"""A change of this share always reaches a person, whether something explains it or not."""
 
 RUNS_BEFORE = 5
 """A series that moved with unchanged code has to be slower than in most of these runs before."""
@@ -88,7 +93,7 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
     judgements = judge_against(store, run, earlier, threshold=threshold)
     sides = sides_of(store, judgements)
     caused = judge.with_causes(judgements, sides, cycles_of(store, judgements))
-    by_environment = {series for series, (finding, _) in last.items() if finding.cause is Cause.ENVIRONMENT}
+    by_environment = {series for series, (finding, _) in last.items() if finding.cause in OF_THE_MACHINE}
     groups = judge.moved_together([judged for judged in caused if judged.series in by_environment], sides)
     together = {
         judged.series for (_, direction), group in groups.items() if direction is Direction.SLOWER for judged in group
@@ -111,87 +116,194 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
     current = judge_against(store, run, with_baseline, threshold=threshold)
     return Steps(
         tuple(moved),
-        tuple(_by_environment(suspect, "the code is unchanged") for suspect in moved if suspect.series in together),
+        tuple(
+            of_unchanged_code(replace(suspect, judgement=replace(suspect.judgement, cause=Cause.ENVIRONMENT)))
+            for suspect in moved
+            if suspect.series in together
+        ),
         frozenset(rebased),
         {judged.series: judged for judged in current},
     )
 
 
-# --- two nights that agree -------------------------------------------------------------------------------------------
+# --- nights that agree -----------------------------------------------------------------------------------------------
+
+
+def lasting(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
+    """Return the series that a run and the run before show slower than one baseline, each with a suspected cause.
+
+    The run before is the newest earlier run of the scope (suite and selection), without uncommitted changes, that
+    measured the series. Its stored verdict counts. This run is compared with the same baseline, even if its own
+    baseline is another one by now: a new environment begins a new baseline, and slow nights become part of a baseline
+    whose code they share. A single replica has no interval, so changes of single replicas count only if they are
+    ``LARGE``, and if a third run shows them.
+
+    What A/B pairs have cleared in the run before does not count, unless it is ``LARGE``. A series does not count either
+    if a person has pinned its baseline or accepted its level since then.
+    """
+    now = {judged.series: judged for judged in store.verdicts.of_run(run)}
+    before: dict[Series, list[Judgement]] = {series: [] for series in now}
+    slower: set[Series] = set(now)
+    for earlier in islice(store.runs.commits(run), 1, 1 + LOOK_BACK):
+        wanted = {series for series in slower if len(before[series]) < _runs_needed(before[series])}
+        if not wanted:
+            break
+        cleared = {answer.suspect.series for answer in store.confirmations.of_run(earlier) if answer.cleared}
+        for judged in store.verdicts.of_run(earlier):
+            if judged.series in wanted and judged.verdict in judge.COMPARED:
+                is_cleared = judged.series in cleared
+                before[judged.series].append(replace(judged, cause=None) if is_cleared else judged)
+                if not _is_slower(judged) or (is_cleared and not is_large(judged)):
+                    slower.discard(judged.series)
+    moved = {
+        series: verdicts[0]
+        for series in slower
+        if (verdicts := before[series])
+        and len(verdicts) == _runs_needed(verdicts)
+        and len({judged.baseline_run for judged in verdicts}) == 1
+    }
+    return _still_slower(store, run, now, _not_settled(store, moved), threshold)
+
+
+def _runs_needed(before: Sequence[Judgement]) -> int:
+    """Return how many runs before a run have to show a change, by the newest of their verdicts."""
+    return 2 if before and before[0].verdict is Verdict.INCONCLUSIVE else 1
+
+
+def is_large(judgement: Judgement) -> bool:
+    """Return whether a change is so large that a person has to know of it, even if nothing explains it."""
+    return judgement.ratio is not None and abs(log(judgement.ratio)) >= log(1 + LARGE)
+
+
+def _is_slower(judgement: Judgement) -> bool:
+    """Return whether a verdict is a regression, or only a second replica is missing to make it a large regression."""
+    if judgement.verdict is Verdict.INCONCLUSIVE:
+        return judge.move_of_one_replica(judgement, LARGE) is Verdict.REGRESSION
+    return judgement.verdict is Verdict.REGRESSION
+
+
+def _not_settled(store: Store, moved: Mapping[Series, Judgement]) -> dict[Series, Judgement]:
+    """Return the moves whose series have no pinned baseline, and of which no person has accepted the level since."""
+    if not moved:
+        return {}
+    settled = {pin.series: pin.run for pin in store.baselines.pins()}
+    for finding in store.findings.all():
+        if finding.state is FindingState.ACCEPTED:
+            settled |= {row.series: max(row.last_run, settled.get(row.series, 0)) for row in finding.moved}
+    return {series: judged for series, judged in moved.items() if settled.get(series, 0) < (judged.candidate_run or 0)}
+
+
+def _still_slower(
+    store: Store,
+    run: int,
+    now: Mapping[Series, Judgement],
+    moved: Mapping[Series, Judgement],
+    threshold: judge.ThresholdOption,
+) -> list[Suspect]:
+    """Return the moves of runs before that a run shows too, as suspects with what its stored facts say of the cause."""
+    current = {series: now[series] for series in moved if now[series].verdict is Verdict.REGRESSION}
+    to_judge: dict[int, dict[Series, int]] = defaultdict(dict)
+    for series in moved.keys() - current.keys():
+        before = moved[series]
+        if before.baseline_run is not None and before.candidate_run is not None:
+            to_judge[before.candidate_run][series] = before.baseline_run
+    for earlier, baselines in to_judge.items():
+        judgements = judge_against(store, run, baselines, threshold=threshold, nights_before=earlier)
+        # Against the same baseline this run's own verdict counts, unless the change is large.
+        slower = [
+            replace(judged, verdict=Verdict.REGRESSION)
+            for judged in judgements
+            if _is_slower(judged)
+            and (is_large(judged) or now[judged.series].baseline_run != moved[judged.series].baseline_run)
+        ]
+        caused = judge.with_causes(slower, sides_of(store, slower), cycles_of(store, slower))
+        current |= {judged.series: judged for judged in caused}
+    suspects = [
+        Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, since=moved[series].candidate_run)
+        for series, judged in current.items()
+        if _may_have_one_cause(moved[series].cause, judged.cause)
+    ]
+    same_code = [suspect for suspect in suspects if suspect.judgement.cause and suspect.judgement.cause.blameless]
+    lucky = _with_lucky_baselines(store, run, same_code, threshold)
+    return [replace(suspect, evidence=in_both_runs(suspect)) for suspect in suspects if suspect.series not in lucky]
+
+
+def _may_have_one_cause(before: Cause | None, now: Cause | None) -> bool:
+    """Return whether two runs may show one change: code that moved a series is no reason once it is taken back."""
+    return before is None or now is None or before.blameless is now.blameless
 
 
 def agreed(
     store: Store, run: int, suspects: Sequence[Suspect], *, threshold: judge.ThresholdOption = None
 ) -> list[Suspect]:
-    """Return the suspects that the previous run shows too, each with the number of that run (``since``).
+    """Return the series that moved again that the run before shows too, each with the number of that run (``since``).
 
-    The previous run is the newest earlier run of the scope (suite and selection), without uncommitted changes, that
-    measured the series. This run shows a suspect too if the series moved there in the same direction from the same
-    baseline, significantly and by more than the threshold, and if no A/B pairs have cleared this change. If the suspect
-    is an alert, an earlier run must have raised the alert already.
+    Both runs are compared with the level after the finding's last step. What A/B pairs have cleared does not count.
     """
-    alerts = [suspect for suspect in suspects if suspect.since is not None]
-    others = {suspect.series: suspect for suspect in suspects if suspect.since is None}
-    runs_before = list(islice(store.runs.commits(run), 1, 1 + LOOK_BACK)) if others else []
-    before: dict[tuple[int, bool], dict[Series, int]] = defaultdict(dict)
-    for series, earlier in _last_measured(store, others, runs_before).items():
-        baseline_run = others[series].judgement.baseline_run
+    of_series = {suspect.series: suspect for suspect in suspects}
+    runs_before = list(islice(store.runs.commits(run), 1, 1 + LOOK_BACK)) if suspects else []
+    before: dict[int, dict[Series, int]] = defaultdict(dict)
+    for series, earlier in _last_measured(store, of_series, runs_before).items():
+        baseline_run = of_series[series].judgement.baseline_run
         if baseline_run is not None and baseline_run < earlier:
-            before[earlier, others[series].change is not ChangeKind.AGAIN][series] = baseline_run
-    result = list(alerts)
-    for (earlier, many_nights), baselines in before.items():
+            before[earlier][series] = baseline_run
+    result = []
+    for earlier, baselines in before.items():
         cleared = {
             (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run)
             for confirmation in store.confirmations.of_run(earlier)
             if confirmation.cleared
         }
         result += [
-            replace(others[judged.series], since=earlier)
-            for judged in judge_against(store, earlier, baselines, threshold=threshold, many_nights=many_nights)
-            if judge.MOVES.get(judged.verdict) is others[judged.series].direction
+            replace(of_series[judged.series], since=earlier)
+            for judged in judge_against(store, earlier, baselines, threshold=threshold)
+            if judge.MOVES.get(judged.verdict) is of_series[judged.series].direction
             and (judged.series, judged.baseline_run) not in cleared
         ]
-    return result
+    return [replace(suspect, evidence=in_both_runs(suspect)) for suspect in result]
 
 
-def unchanged_code_agreed(
-    store: Store, run: int, suspects: Sequence[Suspect], *, threshold: judge.ThresholdOption = None
-) -> list[Suspect]:
-    """Return the suspects that two runs show although they have the baseline's code; the cause is the environment.
+def _with_lucky_baselines(
+    store: Store, run: int, suspects: Iterable[Suspect], threshold: judge.ThresholdOption
+) -> set[Series]:
+    """Return the series of unchanged code whose baseline may be lucky.
 
-    A change in two runs is more than noise. But a baseline of fewer than ``FIRST_RUNS`` runs may be lucky. Then the
-    series must also be slower than in most of the ``RUNS_BEFORE`` runs before these two runs.
+    A baseline of fewer than ``FIRST_RUNS`` runs is lucky if the series is slower than in at most half of the
+    ``RUNS_BEFORE`` runs before the two runs that show the change. If there is no such run, a ``LARGE`` change counts.
     """
-    lasting = {suspect.series: suspect for suspect in agreed(store, run, suspects, threshold=threshold)}
-    before = [replace(suspect.judgement, candidate_run=suspect.since) for suspect in lasting.values()]
-    sides = sides_of(store, before)
-    lasting = {series: suspect for series, suspect in lasting.items() if series in sides and sides[series].code}
-    if not lasting:
-        return []
-    slower: dict[Series, list[bool]] = defaultdict(list)
+    by_series = {suspect.series: suspect for suspect in suspects if suspect.judgement.baseline_runs < FIRST_RUNS}
+    slower: dict[Series, list[bool]] = {series: [] for series in by_series}
     for earlier in islice(store.runs.commits(run), 1, 1 + LOOK_BACK):
         wanted = {
             series: earlier
-            for series, suspect in lasting.items()
-            if suspect.judgement.baseline_runs < FIRST_RUNS
-            and suspect.since is not None
-            and earlier < suspect.since
-            and len(slower[series]) < RUNS_BEFORE
+            for series, results in slower.items()
+            if earlier < (by_series[series].since or 0) and len(results) < RUNS_BEFORE
         }
         for judged in judge_against(store, run, wanted, threshold=threshold) if wanted else ():
             if judged.verdict in judge.COMPARED:
                 slower[judged.series].append(judged.verdict is Verdict.REGRESSION)
-    return [
-        _by_environment(suspect, "the code is unchanged")
-        for series, suspect in lasting.items()
-        if suspect.judgement.baseline_runs >= FIRST_RUNS or 2 * sum(slower[series]) > len(slower[series])
-    ]
+    return {
+        series
+        for series, results in slower.items()
+        if (2 * sum(results) <= len(results) if results else not is_large(by_series[series].judgement))
+    }
 
 
 def in_both_runs(suspect: Suspect) -> str:
     """Return in words the change that two runs show: ``+300.0 % against run 1 in runs 2 and 3``."""
     judged = suspect.judgement
     return f"{_change(judged)} against run {judged.baseline_run} in runs {suspect.since} and {judged.candidate_run}"
+
+
+def of_unchanged_code(suspect: Suspect) -> Suspect:
+    """Return a suspect of unchanged code: by the environment if this changed, else unexplained."""
+    environment = suspect.judgement.cause is Cause.ENVIRONMENT
+    cause = Cause.ENVIRONMENT if environment else Cause.UNEXPLAINED
+    return replace(
+        suspect,
+        judgement=replace(suspect.judgement, cause=cause),
+        evidence=f"{suspect.evidence}, and the code is unchanged",
+    )
 
 
 def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]) -> dict[Series, int]:
@@ -204,12 +316,6 @@ def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]
         measured |= dict.fromkeys(in_run, run)
         missing -= in_run
     return measured
-
-
-def _by_environment(suspect: Suspect, why: str) -> Suspect:
-    """Return a suspect with the environment as its cause; ``why`` ends its evidence."""
-    evidence = f"{in_both_runs(suspect) if suspect.since is not None else suspect.evidence}, and {why}"
-    return replace(suspect, judgement=replace(suspect.judgement, cause=Cause.ENVIRONMENT), evidence=evidence)
 
 
 def _change(judgement: Judgement) -> str:

@@ -62,7 +62,6 @@ class RunChanges:
     Attributes:
         to_confirm: suspects that may be due to the code, and have to be measured again.
         together: series that moved at once with unchanged code, by device and direction.
-        unchanged_code: the other slower series with unchanged code, except those with an alert.
         judgements: the verdicts of the run; an alert replaces the verdict on its series.
         alerted: the series with an alert.
         ended: the series whose last change in their history was a plateau and is over: its direction and its first run.
@@ -70,7 +69,6 @@ class RunChanges:
 
     to_confirm: tuple[Suspect, ...]
     together: tuple[tuple[Suspect, ...], ...]
-    unchanged_code: tuple[Suspect, ...]
     judgements: tuple[Judgement, ...]
     alerted: frozenset[Series]
     ended: Mapping[Series, tuple[Direction, int]]
@@ -163,7 +161,7 @@ def changes_of_run(
     histories = alerts(store, run, judged, threshold)
     raised = histories.suspects
     if not raised and not any(judgement.verdict in judge.MOVES for judgement in judged.values()):
-        return RunChanges((), (), (), tuple(judged.values()), frozenset(), histories.ended)
+        return RunChanges((), (), tuple(judged.values()), frozenset(), histories.ended)
     alerted = {series: suspect.judgement for series, suspect in raised.items()}
     # All series of the run are needed to see whether most cases of a device moved together.
     every = (judged | alerted).values()
@@ -176,21 +174,11 @@ def changes_of_run(
         if judgement.verdict in judge.MOVES
     }
     groups = judge.moved_together(current.values(), sides).values()
-    together = {judgement.series for group in groups for judgement in group}
     return RunChanges(
         to_confirm=tuple(
             suspect for series, suspect in suspects.items() if _has_to_be_confirmed(suspect, is_alert=series in raised)
         ),
         together=tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
-        unchanged_code=tuple(
-            suspect
-            for series, suspect in suspects.items()
-            if suspect.direction is Direction.SLOWER
-            and series in sides
-            and sides[series].code
-            and series not in together
-            and series not in raised
-        ),
         judgements=tuple(current.values()),
         alerted=frozenset(raised),
         ended=histories.ended,

@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -32,9 +32,8 @@ from perfsvc.model import (
     evidence_of,
 )
 from perfsvc.service.compare.sides import changed_packages, sides_of
-from perfsvc.service.findings.steps import agreed, in_both_runs, steps_of_run, unchanged_code_agreed
+from perfsvc.service.findings.steps import agreed, is_large, lasting, of_unchanged_code, steps_of_run
 from perfsvc.service.findings.suspects import (
-    ALERTED,
     TO_CONFIRM,
     Recovered,
     RunChanges,
@@ -120,26 +119,24 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
     steps = steps_of_run(store, run, threshold=threshold)
     recovered = recovered_series(store, run, changes, threshold)
     answers = Answers(store.confirmations.of_run(run))
-    to_confirm, unchanged_code = answers.unconfirmed(changes.to_confirm), answers.unconfirmed(changes.unchanged_code)
-    lasting = [
-        *map(answers.explained, agreed(store, run, to_confirm, threshold=threshold)),
-        *unchanged_code_agreed(store, run, unchanged_code, threshold=threshold),
+    alerts = [suspect for suspect in answers.unconfirmed(changes.to_confirm) if suspect.since is not None]
+    together = {suspect.series for group in changes.together for suspect in group}
+    agreeing = [
+        suspect
+        for suspect in lasting(store, run, threshold=threshold)
+        if suspect.series not in together and suspect.series not in changes.alerted
     ]
     suspects = [
         *_moved_together(store, run, changes, recovered),
         *answers.confirmed(again=False),
-        *without_recoveries(store, run, lasting, recovered),
+        *without_recoveries(store, run, answers.lasting([*alerts, *agreeing]), recovered),
     ]
-    together = {step.series for step in steps.together}
-    other_code = answers.unconfirmed(step for step in steps.moved if step.judgement.cause in TO_CONFIRM)
-    same_code = answers.unconfirmed(
-        step for step in steps.moved if step.judgement.cause not in TO_CONFIRM and step.series not in together
-    )
+    step_together = {step.series for step in steps.together}
+    again = [step for step in steps.moved if step.series not in step_together]
     further = [
         *steps.together,
         *answers.confirmed(again=True),
-        *map(answers.explained, agreed(store, run, other_code, threshold=threshold)),
-        *unchanged_code_agreed(store, run, same_code, threshold=threshold),
+        *answers.lasting(agreed(store, run, answers.unconfirmed(again), threshold=threshold)),
     ]
     return store.findings.update(
         run,
@@ -200,12 +197,25 @@ class Answers:
 
         return [suspect for suspect in suspects if suspect.direction is Direction.SLOWER and has_no_cause(suspect)]
 
-    def explained(self, suspect: Suspect) -> Suspect:
-        """Return a suspect that two runs show; its evidence names both runs, and says why the cause is unconfirmed."""
-        answer = self._last.get(self._key(suspect))
-        why = answer.reason if answer else "it was not measured again"
-        both = suspect.evidence if suspect.change in ALERTED else in_both_runs(suspect)
-        return replace(suspect, evidence=f"{both}, unconfirmed: {why}")
+    def lasting(self, suspects: Iterable[Suspect]) -> list[Suspect]:
+        """Return the suspects that two runs show and that this run's pairs have not explained, each with its cause.
+
+        Pairs that clear a suspect are no end of it if it is large. Then it is unexplained.
+        """
+        result = []
+        for suspect in suspects:
+            answer = self._last.get(self._key(suspect))
+            if answer and answer.cleared and is_large(suspect.judgement):
+                judgement = replace(suspect.judgement, cause=Cause.UNEXPLAINED)
+                result.append(replace(suspect, judgement=judgement, evidence=f"{suspect.evidence}; {answer.reason}"))
+            elif answer and answer.cause is not Cause.UNCONFIRMED:
+                continue
+            elif suspect.judgement.cause in TO_CONFIRM:
+                why = answer.reason if answer else "it was not measured again"
+                result.append(replace(suspect, evidence=f"{suspect.evidence}, unconfirmed: {why}"))
+            else:
+                result.append(of_unchanged_code(suspect))
+        return result
 
 
 def _as_confirmed(confirmation: Confirmation) -> Suspect:
@@ -237,7 +247,26 @@ def _by_root_cause(store: Store, run: int, suspects: Collection[Suspect]) -> lis
     for suspect in sorted(suspects, key=size_of_change, reverse=True):
         text = root_causes.of(suspect)
         groups[suspect.judgement.cause, text, root_causes.finding_elsewhere(suspect, text)].append(suspect)
-    return [RootCause(text, evidence_of(group), tuple(group), finding) for (_, text, finding), group in groups.items()]
+    return [
+        RootCause(text, _evidence_of_group(store, run, group), tuple(group), finding)
+        for (_, text, finding), group in groups.items()
+    ]
+
+
+def _evidence_of_group(store: Store, run: int, group: Sequence[Suspect]) -> str:
+    """Return the evidence of suspects of one root cause; a change of the environment counts the cases that it moved."""
+    evidence, cases = evidence_of(group), {(suspect.series.device, suspect.series.case) for suspect in group}
+    if group[0].judgement.cause is not Cause.ENVIRONMENT or len(cases) == 1 or evidence.endswith(AT_ONCE):
+        return evidence
+    devices = {device for device, _ in cases}
+    compared = {
+        (judged.series.device, judged.series.case)
+        for judged in store.verdicts.of_run(run)
+        if judged.verdict in judge.COMPARED and judged.series.device in devices
+    }
+    middle = median(suspect.judgement.ratio for suspect in group if suspect.judgement.ratio)
+    word = "slower" if middle > 1 else "faster"
+    return f"{len(cases)} of {len(compared)} cases {word}, median {units.percent(middle)}; {evidence}"
 
 
 # --- root causes -----------------------------------------------------------------------------------------------------

@@ -333,13 +333,13 @@ def findings(night: Night) -> StageResult:
 
 
 def _unsolved(store: Store, run: int) -> set[int]:
-    """Return the findings whose cases the code may have made slower, and which a run measured at the slower level."""
+    """Return the findings whose cases became slower, and which a run measured at the slower level."""
     judgements = store.verdicts.of_run(run)
     measured = {judgement.series for judgement in judgements if judgement.verdict is not Verdict.MISSING}
     return {
         finding.id
         for finding in store.findings.active()
-        if finding.state is not FindingState.IGNORED and not finding.cause.blameless
+        if finding.state is not FindingState.IGNORED
         for moved in finding.standing
         if moved.direction is Direction.SLOWER and moved.series in measured
     }

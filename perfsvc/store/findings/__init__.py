@@ -94,7 +94,7 @@ class FindingStore:
            If a suspect with a confirmed cause goes to an unconfirmed finding of its series, the finding takes this
            cause.
         3. Each suspect of ``steps`` adds a step to the active finding that holds its series. If only one of the finding
-           and the step is due to the environment, the step goes to the finding of its root cause instead.
+           and the step is due to the code, the step goes to the finding of its root cause instead.
         4. Ignored findings whose time is over are reopened.
 
         So a step of a series never has two active findings in one direction. Each change is recorded as an event of the

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, or_, select, update
 
 from perfsvc.model import (
+    OF_THE_MACHINE,
     Cause,
     Direction,
     EventKind,
@@ -126,8 +127,9 @@ def _add_suspects(
     updates["joined"].update(by_event[EventKind.JOINED])
     updates["seen"].update(by_event[None].keys() - by_event[EventKind.REOPENED].keys())
     if unassigned:
-        remaining = replace(cause, suspects=tuple(unassigned), evidence=evidence_of(unassigned) or cause.evidence)
-        _join_or_raise(connection, shown, remaining, updates)
+        if len(unassigned) < len(cause.suspects):
+            cause = replace(cause, suspects=tuple(unassigned), evidence=evidence_of(unassigned) or cause.evidence)
+        _join_or_raise(connection, shown, cause, updates)
 
 
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
@@ -244,7 +246,7 @@ def _set_last_run(connection: Connection, finding: int, run: int) -> None:
 def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, updates: Mapping[str, set[int]]) -> None:
     """Add a step for each suspect of one root cause; all of their series are in active findings.
 
-    The step goes into the finding of the previous step, unless only one of the two steps is due to the environment.
+    The step goes into the finding of the previous step, unless only one of the two steps is due to the code.
     Then the step goes into the finding of its own root cause, which may be a new finding.
     """
     run, now = shown.run, shown.now
@@ -261,7 +263,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
             continue
         before = next((row for row in active if row.recovered_run_id is None), None)
         step = 1 + max((row.step for row in active), default=0)
-        if before and (before.cause is Cause.ENVIRONMENT) is (cause.cause is Cause.ENVIRONMENT):
+        if before and (before.cause in OF_THE_MACHINE) is (cause.cause in OF_THE_MACHINE):
             stepped[before.finding_id].append((suspect, step))
         else:
             elsewhere.append((suspect, step))
