@@ -59,6 +59,10 @@ class Steps:
         """The series that seem to have moved again, whatever the reason."""
         return frozenset(suspect.series for suspect in self.moved)
 
+    def shows(self, alert: Suspect) -> bool:
+        """Return whether a further step that an alert reports is among the series that moved again."""
+        return alert.change is ChangeKind.AGAIN and alert.series in self.moved_again
+
 
 def last_steps(findings: Iterable[Finding], run: int) -> dict[Series, tuple[Finding, MovedSeries]]:
     """For each series that became slower before a run and has not recovered, return its finding and its last step.

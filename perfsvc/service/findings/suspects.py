@@ -24,7 +24,7 @@ from perfsvc.model import (
 from perfsvc.service.compare.compare import cycles_of, judge_against, judge_series
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.service.findings.alerts import alerts, is_nearer
-from perfsvc.service.findings.steps import steps_of_run
+from perfsvc.service.findings.steps import last_steps, steps_of_run
 from perfsvc.store import Store
 
 OPPOSITE: Mapping[Direction, Direction] = {
@@ -91,8 +91,9 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
     """
     changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
-    steps = steps_of_run(store, run, threshold=threshold).moved
-    to_confirm = [*changes.to_confirm, *(step for step in steps if step.judgement.cause in TO_CONFIRM)]
+    steps = steps_of_run(store, run, threshold=threshold)
+    alerts = [suspect for suspect in changes.to_confirm if not steps.shows(suspect)]
+    to_confirm = [*alerts, *(step for step in steps.moved if step.judgement.cause in TO_CONFIRM)]
     if not to_confirm:
         return []
     confirmed, unwanted = store.confirmations.of_run(run), ignored(store.findings.active())
@@ -159,7 +160,7 @@ def changes_of_run(
     """
     judged = {judgement.series: judgement for judgement in judgements}
     histories = alerts(store, run, judged, threshold)
-    raised = histories.suspects
+    raised = _with_further_steps(store, run, histories.suspects)
     if not raised and not any(judgement.verdict in judge.MOVES for judgement in judged.values()):
         return RunChanges((), (), tuple(judged.values()), frozenset(), histories.ended)
     alerted = {series: suspect.judgement for series, suspect in raised.items()}
@@ -183,6 +184,21 @@ def changes_of_run(
         alerted=frozenset(raised),
         ended=histories.ended,
     )
+
+
+def _with_further_steps(store: Store, run: int, alerted: Mapping[Series, Suspect]) -> dict[Series, Suspect]:
+    """Return the alerts; those of series that moved again since the last step of their finding are further steps."""
+    last = last_steps(store.findings.active(), run) if alerted else {}
+
+    def is_further(suspect: Suspect) -> bool:
+        _, step = last.get(suspect.series, (None, None))
+        before = suspect.judgement.baseline_run or 0
+        return step is not None and suspect.direction is step.direction and before >= (step.first_run or before + 1)
+
+    return {
+        series: replace(suspect, change=ChangeKind.AGAIN) if is_further(suspect) else suspect
+        for series, suspect in alerted.items()
+    }
 
 
 def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:

@@ -119,7 +119,13 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
     steps = steps_of_run(store, run, threshold=threshold)
     recovered = recovered_series(store, run, changes, threshold)
     answers = Answers(store.confirmations.of_run(run))
-    alerts = [suspect for suspect in answers.unconfirmed(changes.to_confirm) if suspect.since is not None]
+    alerts = [
+        suspect
+        for suspect in answers.unconfirmed(changes.to_confirm)
+        if suspect.since is not None and not steps.shows(suspect)
+    ]
+    of_first_steps = [alert for alert in alerts if alert.change is not ChangeKind.AGAIN]
+    of_further_steps = [alert for alert in alerts if alert.change is ChangeKind.AGAIN]
     together = {suspect.series for group in changes.together for suspect in group}
     agreeing = [
         suspect
@@ -129,21 +135,21 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
     suspects = [
         *_moved_together(store, run, changes, recovered),
         *answers.confirmed(again=False),
-        *without_recoveries(store, run, answers.lasting([*alerts, *agreeing]), recovered),
+        *without_recoveries(store, run, answers.lasting([*of_first_steps, *agreeing]), recovered),
     ]
     step_together = {step.series for step in steps.together}
     again = [step for step in steps.moved if step.series not in step_together]
     further = [
         *steps.together,
         *answers.confirmed(again=True),
-        *answers.lasting(agreed(store, run, answers.unconfirmed(again), threshold=threshold)),
+        *answers.lasting([*agreed(store, run, answers.unconfirmed(again), threshold=threshold), *of_further_steps]),
     ]
     return store.findings.update(
         run,
         recovered,
         _by_root_cause(store, run, [_against_its_step(suspect, steps.current) for suspect in suspects]),
         steps=_by_root_cause(store, run, further),
-        moved_again=steps.moved_again,
+        moved_again=steps.moved_again | {alert.series for alert in of_further_steps},
         rebased=steps.rebased,
         since=event,
     )

@@ -129,9 +129,8 @@ def import_files(request: ImportRequest, progress: Progress) -> ImportOutcome:
         for number in [*unjudged, *numbers]:
             judgements = judge_run(store, number, threshold=request.threshold)
             store.verdicts.put(number, judgements)
-            progress.step(f"run {number}")
-        for number in _last_runs(store, numbers):
             update_findings(store, number, threshold=request.threshold)
+            progress.step(f"run {number}")
         return ImportOutcome(
             tuple(store.runs.get(number) for number in numbers),
             Counter(known.values()),
@@ -163,15 +162,6 @@ def _imported(request: ImportRequest, reader: Reader, source: Source, run: Found
     parts = {digest: str(file) for digest, file in run.parts.items()}
     entries = reader.entries(source, run, noise)
     return ImportedRun(provenance, tuple(run.devices.values()), entries, noise.noises, request.format, parts)
-
-
-def _last_runs(store: Store, numbers: Iterable[int]) -> list[int]:
-    """Return the last of some runs for each scope and host: old changes of an imported history raise no finding."""
-    last: dict[tuple[str, str], int] = {}
-    for number in numbers:
-        provenance = store.runs.get(number).provenance
-        last[provenance.scope, provenance.host] = number
-    return sorted(last.values())
 
 
 def _warn_of_order(store: Store, imported: Iterable[ImportedRun], progress: Progress) -> None:

@@ -194,6 +194,9 @@ def _see_again(
     if is_active and judgement.series in shown.moved_again:
         return None  # the row keeps the level after its step
     newest = _newest(judgement) | {"last_run_id": run, "recovered_run_id": None}
+    if judgement.baseline_run != row.baseline_run_id and row.baseline_s and judgement.candidate_s:
+        # The row says what it is compared with, so its number compares the same two levels.
+        newest |= {"ratio": judgement.candidate_s / row.baseline_s, "low": None, "high": None}
     if case != row.case_id:
         newest["case_id"] = _free_case_id(connection, row, case)
     if not is_active or row.recovered_run_id is not None or judgement.series in shown.rebased:
@@ -263,6 +266,8 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
             continue
         before = next((row for row in active if row.recovered_run_id is None), None)
         step = 1 + max((row.step for row in active), default=0)
+        if before:
+            _end_before(connection, before, suspect.judgement)
         if before and (before.cause in OF_THE_MACHINE) is (cause.cause in OF_THE_MACHINE):
             stepped[before.finding_id].append((suspect, step))
         else:
@@ -280,6 +285,13 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
     if elsewhere:
         others = replace(cause, suspects=tuple(suspect for suspect, _ in elsewhere))
         _join_or_raise(connection, shown, others, updates, [step for _, step in elsewhere])
+
+
+def _end_before(connection: Connection, row: Any, step: Judgement) -> None:
+    """Let a row show its change up to the level that its series' next step left, which may have begun some runs ago."""
+    if step.baseline_run is not None and step.baseline_run < row.last_run_id and row.baseline_s and step.baseline_s:
+        level = {"ratio": step.baseline_s / row.baseline_s, "low": None, "high": None, "candidate_s": step.baseline_s}
+        _update_row(connection, row, level | {"last_run_id": step.baseline_run})
 
 
 def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
