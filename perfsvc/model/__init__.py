@@ -133,7 +133,17 @@ from perfsvc.model.steps import (
     TritonKernel,
     is_own_program,
 )
-from perfsvc.model.verdicts import BEYOND, FIRST_RUNS, OF_THE_MACHINE, Cause, Judgement, Level, Series, Verdict
+from perfsvc.model.verdicts import (
+    BEYOND,
+    FAILURES,
+    FIRST_RUNS,
+    OF_THE_MACHINE,
+    Cause,
+    Judgement,
+    Level,
+    Series,
+    Verdict,
+)
 
 __all__ = [
     "ALWAYS",
@@ -142,6 +152,7 @@ __all__ = [
     "BEYOND",
     "DEVICE_KINDS",
     "ENERGY",
+    "FAILURES",
     "FIRST_RUNS",
     "JOINS_GPUS",
     "L2",

@@ -18,12 +18,14 @@ class ChangeKind(StrEnum):
     STEP = "step"  # to another level, in its history
     TREND = "trend"  # slowly, in its history
     MIXTURE = "mixture"  # between two levels that it alternates between, in its history
+    FAILURE = "failure"  # it has no correct result any more
     AGAIN = "again"  # in this run, against the level at which the last step of its finding left it
 
 
 class Direction(StrEnum):
     """The direction in which a series moved; for metrics other than time, lower is faster."""
 
+    BROKEN = "broken"  # it has no correct result any more
     SLOWER = "slower"
     FASTER = "faster"
 
@@ -235,11 +237,9 @@ class Finding:
 
     @property
     def direction(self) -> Direction | None:
-        """Slower if any of its series became slower, else faster; None without series."""
-        if not self.moved:
-            return None
-        slower = any(moved.direction is Direction.SLOWER for moved in self.moved)
-        return Direction.SLOWER if slower else Direction.FASTER
+        """Broken if any of its series broke, else slower if any became slower, else faster; None without series."""
+        directions = {moved.direction for moved in self.moved}
+        return next((direction for direction in Direction if direction in directions), None)
 
     @property
     def changes(self) -> tuple[ChangeKind, ...]:

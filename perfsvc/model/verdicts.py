@@ -34,6 +34,9 @@ class Cause(StrEnum):
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # the difference did not last
     UNEXPLAINED = "unexplained"  # it lasts, with the same code in the same environment, as far as perfsvc knows
+    WRONG = "wrong result"  # the result is not correct any more
+    FAILED = "failed"  # it does not compile, crashed or was refused
+    HUNG = "hung"  # it exceeded its time limit
     MISSING = "missing"  # a GPU, a host or a benchmark that earlier nights had is gone
     SLOW_GPU = "slow gpu"  # a GPU is slower than the other GPUs of its model with the same binaries
     UNCONFIRMED = "unconfirmed"  # the two sides were not, or could not be, measured again
@@ -43,6 +46,9 @@ class Cause(StrEnum):
         """True if the code cannot be at fault: the change is shown with its cause and raises no alarm."""
         return self in {Cause.ENVIRONMENT, Cause.NOISE}
 
+
+FAILURES = frozenset({Cause.WRONG, Cause.FAILED, Cause.HUNG})
+"""The causes of findings about cases without a correct result."""
 
 OF_THE_MACHINE = frozenset({Cause.ENVIRONMENT, Cause.UNEXPLAINED})
 """The causes of findings about cases that became slower with unchanged code."""

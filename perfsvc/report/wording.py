@@ -73,6 +73,11 @@ OUTCOME_NOUNS: Mapping[Outcome, tuple[str, str]] = {
 ALWAYS_COUNTED = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED}
 
 CHANGED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+VERDICT_OF: Mapping[Direction, Verdict] = {
+    Direction.BROKEN: Verdict.BROKEN,
+    Direction.SLOWER: Verdict.REGRESSION,
+    Direction.FASTER: Verdict.IMPROVEMENT,
+}
 
 NO_FINDING = "the run has uncommitted changes, so it does not count: no finding, no new baseline; commit and run again"
 
@@ -378,11 +383,11 @@ def verdict_sentence(judgement: Judgement) -> str:
 
 def moved_sentence(finding: Finding, moved: MovedSeries, *, explained: bool = True) -> str:
     """Return a sentence that says how a series of a finding moved, and with ``explained`` why, if this is known."""
-    slower = moved.direction is Direction.SLOWER
+    broken = moved.direction is Direction.BROKEN
     judgement = Judgement(
         moved.series,
-        Verdict.REGRESSION if slower else Verdict.IMPROVEMENT,
-        moved.why if explained else "",
+        VERDICT_OF[moved.direction],
+        str(finding.cause) if broken else moved.why if explained else "",
         ratio=moved.ratio,
         low=moved.low,
         high=moved.high,

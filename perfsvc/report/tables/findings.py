@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import ChangeKind, Finding, FindingEvent, FindingState, MovedSeries
+from perfsvc.model import ChangeKind, Direction, Finding, FindingEvent, FindingState, MovedSeries
 from perfsvc.report import finding_words, wording
 from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.explanations import explanation_groups, group_lines
@@ -96,7 +96,8 @@ def _heading(finding: Finding, other_models: str) -> RenderableType:
 
 def _moved(finding: Finding) -> str:
     """Return how a finding's series moved: ``slower``, ``slower again``, or ``slower, by the trend of its history``."""
-    kinds = [kind for kind in finding.changes if kind not in {ChangeKind.REGRESSION, ChangeKind.AGAIN}]
+    usual = {ChangeKind.FAILURE, ChangeKind.REGRESSION, ChangeKind.AGAIN}
+    kinds = [kind for kind in finding.changes if kind not in usual]
     again = " again" if finding.changes == (ChangeKind.AGAIN,) else ""
     history = f", by the {' and the '.join(kinds)} of its history" if kinds else ""
     return f"{finding.direction}{again}{history}"
@@ -163,7 +164,7 @@ def _cell(moved: MovedSeries, column: str) -> str:
     """Return what a column shows of a moved series; any column not named below shows the interval of the change."""
     match column:
         case "change":
-            return or_dash(moved.ratio, units.percent)
+            return "broken" if moved.direction is Direction.BROKEN else or_dash(moved.ratio, units.percent)
         case "in":
             return f"run {moved.last_run}"
         case "against":

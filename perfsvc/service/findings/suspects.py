@@ -286,7 +286,9 @@ def recovered(
             judgement = by_step.get((moved.series, moved.step)) or current.get(moved.series)
             if moved.recovered_run is not None or judgement is None:
                 continue
-            if _plateau_is_over(moved, ended.get(moved.series)):
+            if moved.direction is Direction.BROKEN:
+                is_back = judgement.candidate_s is not None
+            elif _plateau_is_over(moved, ended.get(moved.series)):
                 is_back = is_nearer(judgement.candidate_s, moved.baseline_s, moved.candidate_s)
             else:
                 is_back = _is_back(moved, judgement, finding.cause, alerted=moved.series in alerted)

@@ -16,6 +16,7 @@ from perfsvc import judge, units
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import (
     AT_ONCE,
+    FAILURES,
     CacheState,
     Case,
     Cause,
@@ -28,11 +29,13 @@ from perfsvc.model import (
     MovedSeries,
     RootCause,
     Series,
+    Status,
     Suspect,
+    Verdict,
     evidence_of,
 )
 from perfsvc.service.compare.sides import changed_packages, sides_of
-from perfsvc.service.findings.steps import agreed, is_large, lasting, of_unchanged_code, steps_of_run
+from perfsvc.service.findings.steps import LOOK_BACK, agreed, is_large, lasting, of_unchanged_code, steps_of_run
 from perfsvc.service.findings.suspects import (
     TO_CONFIRM,
     Recovered,
@@ -56,6 +59,9 @@ CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.UNCONFIRMED})
 
 MOST_TRIES = 10
 """How often findings are computed at most while other hosts change them."""
+
+TIME_LIMIT = "time limit: "
+"""How the reason of a measurement begins that was stopped at its time limit."""
 
 CODE_OF_RUN = "the code of run "
 """How a root cause begins that names no commits, because the suite is in no repository."""
@@ -134,6 +140,7 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
     ]
     suspects = [
         *_moved_together(store, run, changes, recovered),
+        *_broken(store, run),
         *answers.confirmed(again=False),
         *without_recoveries(store, run, answers.lasting([*of_first_steps, *agreeing]), recovered),
     ]
@@ -162,6 +169,18 @@ def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Coll
         if 2 * len(suspects) > len(group):
             evidence = f"{units.count(len(group), 'case')} {AT_ONCE}"
             yield from (replace(suspect, evidence=evidence) for suspect in suspects)
+
+
+def _broken(store: Store, run: int) -> Iterator[Suspect]:
+    """Yield the cases that have no correct result in a run."""
+    broken = {
+        judgement.series: judgement for judgement in store.verdicts.of_run(run) if judgement.verdict is Verdict.BROKEN
+    }
+    for series, level in store.series.levels_of(dict.fromkeys(broken, run)).items() if broken else ():
+        failure = Cause.HUNG if TIME_LIMIT in level.reason else Cause.FAILED
+        cause = Cause.WRONG if level.status is Status.WRONG else failure
+        judgement = replace(broken[series], cause=cause)
+        yield Suspect(judgement, ChangeKind.FAILURE, Direction.BROKEN, judgement.reason)
 
 
 class Answers:
@@ -314,6 +333,8 @@ class RootCauses:
 
         - If an active finding has the series and this cause, the root cause of that finding. If the cause is the code,
           an active finding without a confirmed cause counts too. A further step always gets its own root cause.
+        - For a case without a correct result, the commits since the last run with one; if there are none, what changed
+          in the environment.
         - For the code, the commits since the last run of the device with other code: ``1a2b3c4d5..6e7f8a9b0``. If the
           change began before these commits, the commits of an active finding of the same benchmark.
         - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
@@ -324,6 +345,8 @@ class RootCauses:
         again = suspect.change is ChangeKind.AGAIN
         if not again and (known := self._known_of(suspect)):
             return known
+        if cause in FAILURES:
+            return self._since_correct(suspect.series)
         if cause in CODE:
             since = self._first_run_with_this_code(suspect)
             if cause is Cause.UNCONFIRMED and suspect.since is not None:
@@ -348,6 +371,19 @@ class RootCauses:
         causes = [cause, Cause.UNCONFIRMED] if cause in CODE else [cause]
         known = (self._known.get((suspect.series, suspect.direction, cause)) for cause in causes)
         return next(filter(None, known), "")
+
+    def _since_correct(self, series: Series) -> str:
+        """Return what changed since the last run with a correct result of a case; empty if nothing is known to have."""
+        runs = islice(self._commits, 1, 1 + LOOK_BACK)
+        before = next((run for run in runs if self._level(series, run) is not None), None)
+        commit = self._commits[self._run]
+        if before is None:
+            return commit[:9] or f"{CODE_OF_RUN}{self._run}"
+        if self._commits[before] != commit:
+            return f"{self._commits[before][:9]}..{commit[:9]}"
+        then, now = self._built(before).get(_case_of(series)), self._built(self._run).get(_case_of(series))
+        changes = then.environment.changes_to(now.environment) if then and now else ()
+        return ", ".join(changes) or (f"{CODE_OF_RUN}{self._run}" if not commit else "")
 
     # --- the code ----------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from perfsvc.model import (
     Judgement,
     MovedSeries,
     Series,
-    Verdict,
 )
 from perfsvc.service.notify.weekly import Reminder
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
@@ -45,9 +44,6 @@ _OF_ALL_CASES = frozenset({EventKind.RAISED, EventKind.REOPENED})
 
 LATE = timedelta(hours=1)
 """A night reports what a watchdog found that long ago and did not report: it may have no target."""
-
-LOOK_BACK = 30
-"""The most nights that are searched for the last result of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,6 @@ class News:
         extended: active findings with more cases.
         returned: findings about something missing of which a part is back.
         resolved: findings whose cases are all back.
-        broken: judgements of series that are broken now and were not when people were last notified.
         stages: failed stages that did not fail with the same message when people were last notified, also stages that
             failed in the night before after it had notified people, and the last stages of killed nights.
         reminders: findings that no person has done anything with for a long time.
@@ -97,7 +92,6 @@ class News:
     extended: tuple[ExtendedFinding, ...] = ()
     returned: tuple[ExtendedFinding, ...] = ()
     resolved: tuple[Finding, ...] = ()
-    broken: tuple[Judgement, ...] = ()
     stages: tuple[StageRow, ...] = ()
     reminders: tuple[Reminder, ...] = ()
     missing: Mapping[int, Collection[Case]] = field(default_factory=dict)
@@ -108,7 +102,7 @@ class News:
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
         findings = (self.raised, self.reopened, self.stepped, self.extended, self.returned, self.resolved)
-        return any((*findings, self.reminders, self.broken, self.stages))
+        return any((*findings, self.reminders, self.stages))
 
 
 def news_of(store: Store, number: int, about: Collection[str]) -> News:
@@ -124,9 +118,7 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     late = _of_watchdog(store, datetime.now(UTC) - LATE)
     news = _news(store, night, [*_events(store, [*pending, night]), *late], about)
     if "failed" in about:
-        news = replace(
-            news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified, pending)
-        )
+        news = replace(news, stages=_newly_failed(night, notified, pending))
     runs = {other.run for other in [*pending, night] if other.run is not None}
     return replace(news, judgements=tuple(_verdicts(store, night)), known=_known(store, runs))
 
@@ -326,27 +318,6 @@ def _known(store: Store, runs: Collection[int]) -> dict[Series, int]:
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
-
-
-def _newly_broken(store: Store, night: NightRow, notified: Iterable[NightRow]) -> tuple[Judgement, ...]:
-    """Return the judgements of series that are broken in this night and were not broken before.
-
-    Before means: in the last of the ``notified`` nights that measured the series.
-    """
-    broken = {judgement.series: judgement for judgement in _verdicts(store, night) if _is_broken(judgement)}
-    unchecked, broken_before = set(broken), set[Series]()
-    measured = [earlier for earlier in notified if earlier.run is not None]
-    for earlier in measured[:LOOK_BACK]:
-        if not unchecked:
-            break
-        judged = [judgement for judgement in _verdicts(store, earlier) if judgement.verdict is not Verdict.MISSING]
-        broken_before |= unchecked & {judgement.series for judgement in judged if _is_broken(judgement)}
-        unchecked -= {judgement.series for judgement in judged}
-    return tuple(judgement for series, judgement in broken.items() if series not in broken_before)
-
-
-def _is_broken(judgement: Judgement) -> bool:
-    return judgement.verdict is Verdict.BROKEN
 
 
 def _verdicts(store: Store, night: NightRow) -> list[Judgement]:

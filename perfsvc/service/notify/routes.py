@@ -46,10 +46,6 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         is_known = any(_takes(route, finding, alarm, news.missing) for route in every)
         return bool(every) and alarm in ALARMS and not is_known
 
-    def takes_failure(case: Case) -> bool:
-        known = any(_takes_failure(route, case) for route in every)
-        return any(_takes_failure(route, case) for route in routes) or (bool(every) and not known)
-
     takes_stages = any("failed" in route.severity for route in routes)
     no_route_takes_stages = bool(every) and not any("failed" in route.severity for route in every)
     return replace(
@@ -61,18 +57,15 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         reminders=tuple(reminder for reminder in news.reminders if takes(reminder.finding)),
         returned=tuple(returned for returned in news.returned if takes(returned.finding, "resolved")),
         resolved=tuple(finding for finding in news.resolved if takes(finding, "resolved")),
-        broken=tuple(judgement for judgement in news.broken if takes_failure(judgement.series.case)),
         stages=news.stages if takes_stages or no_route_takes_stages else (),
     )
-
-
-def _takes_failure(route: RouteSettings, case: Case) -> bool:
-    return "failed" in route.severity and not route.owner and _glob(route).matches(case)
 
 
 def _severity(finding: Finding) -> Severity:
     if not finding.moved:
         return "missing"
+    if finding.direction is Direction.BROKEN:
+        return "failed"
     return "regression" if finding.direction is Direction.SLOWER else "improvement"
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perfsvc import units
-from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries, Verdict
+from perfsvc.model import FAILURES, Cause, Direction, Finding, Judgement, MovedSeries, Verdict
 from perfsvc.report.explanations import group_lines, short_why
 from perfsvc.report.finding_words import finding_title, missing_cures, since_first_step, why
 from perfsvc.report.pages.site import finding_page
@@ -51,14 +51,16 @@ WORST = 5
 WHY = "why: "
 """The beginning of the line that explains a finding."""
 
-ORDER = (Cause.MISSING, Cause.SLOW_GPU, Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
+ORDER = (
+    *(Cause.WRONG, Cause.FAILED, Cause.HUNG, Cause.MISSING, Cause.SLOW_GPU),
+    *(Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT),
+)
 
 
 def title(news: News) -> str:
     """Return the title of a message: the worst item of the news in words, then how many more items each kind has."""
     findings = sorted((*news.raised, *news.reopened), key=_urgency, reverse=True)
     groups = [
-        ([f"{failure.series.case.id} failed" for failure in _distinct(news.broken)], "failed case", "failed cases"),
         ([_moved(finding) for finding in findings], "new finding", "new findings"),
         ([f"stage {stage.name} failed" for stage in _own_failures(news)], "failed stage", "failed stages"),
         (
@@ -111,7 +113,6 @@ def body(
         begin: the first line of a message that is not about a night.
     """
     site, night = page.rstrip("/"), news.night
-    failures = [_one_line(f"{failure.series.case.id}: {failure.reason}") for failure in _distinct(news.broken)]
     resolved = [
         _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
     ]
@@ -128,7 +129,6 @@ def body(
             _paragraph(returned.finding, "a part is back", [returned.text, returned.finding.evidence], site)
             for returned in news.returned[:IN_FULL]
         ),
-        *_list("Failed cases", failures, f"perfsvc report {night.run}" if night else ""),
         *_list("Failed stages of the night", [_stage(stage) for stage in _own_failures(news)], ""),
         *_list("Resolved", resolved, "perfsvc findings --all"),
         *_list(
@@ -336,14 +336,6 @@ def _stage(stage: StageRow) -> str:
     return f"{_one_line(f'{stage.name}: {stage.message}')}{cure}"
 
 
-def _distinct(broken: Sequence[Judgement]) -> list[Judgement]:
-    """Return one failure for each case and reason: one case may fail on several devices and in both cache states."""
-    first: dict[tuple[str, str], Judgement] = {}
-    for judgement in broken:
-        first.setdefault((judgement.series.case.id, judgement.reason), judgement)
-    return list(first.values())
-
-
 # --- what moved ------------------------------------------------------------------------------------------------------
 
 
@@ -356,6 +348,8 @@ def _moved(finding: Finding) -> str:
     if worst is None:
         return f"{finding_title(finding)} {'are' if _is_plural(finding) else 'is'} missing"
     name = series_name(worst.series)
+    if finding.cause in FAILURES:
+        return f"{name} {'has a wrong result' if finding.cause is Cause.WRONG else finding.cause}{more}"
     if worst.ratio is None:
         return f"{name} moved{more}"
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
@@ -382,7 +376,8 @@ def _joined(extended: ExtendedFinding) -> str:
 def _resolved(finding: Finding) -> str:
     """Return that a finding is resolved: ``dot/tree at the old level again``, ``2 GPUs on host a are back``."""
     if finding.moved:
-        return f"{finding_title(finding)} at the old level again"
+        again = "correct" if finding.cause in FAILURES else "at the old level"
+        return f"{finding_title(finding)} {again} again"
     if finding.cause is Cause.SLOW_GPU:
         return f"{finding_title(finding)} is as fast as others of its model again"
     return f"{finding_title(finding)} {'are' if _is_plural(finding) else 'is'} back"
@@ -403,8 +398,9 @@ def _size(finding: Finding) -> float:
     return max(map(_badness, finding.moved), default=0.0)
 
 
-def _urgency(finding: Finding) -> tuple[bool, bool, float]:
-    return not finding.moved, finding.direction is Direction.SLOWER, _size(finding)
+def _urgency(finding: Finding) -> tuple[bool, bool, bool, float]:
+    direction = finding.direction
+    return direction is Direction.BROKEN, direction is None, direction is Direction.SLOWER, _size(finding)
 
 
 def _order(finding: Finding) -> tuple[int, float]:

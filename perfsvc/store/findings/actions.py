@@ -11,7 +11,7 @@ from functools import partial
 from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Cause, EventKind, Finding, FindingState, Series
+from perfsvc.model import FAILURES, Cause, EventKind, Finding, FindingState, Series
 from perfsvc.store.findings.read import ACTIVE, KEY, active, get, load_events, put_event, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings
@@ -64,6 +64,9 @@ def set_state(
         why = f": {finding.reason}" if finding.reason else ""
         cure = f"perfsvc findings {'show' if finding.state in ACTIVE else 'reopen'} {number}"
         raise UsageError(f"finding {number} is {finding.state.value} already{why}", cure=cure)
+    if state is FindingState.ACCEPTED and finding.cause in FAILURES:
+        what = f"finding {number} is about cases without a correct result: there is no level to accept"
+        raise UsageError(what, cure=f"mend the cases; to hear no more of them: perfsvc findings ignore {number}")
     finding = _split(connection, finding, action)
     if state is FindingState.ACCEPTED:
         connection.execute(delete(Expectations).where(Expectations.finding_id == finding.id))

@@ -16,7 +16,11 @@ from perfsvc.store.schema.tables import Cases, Runs
 
 BEGINNINGS = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
 """The events with which a series begins in a finding."""
-_SHOWN_BY = {Direction.SLOWER: Verdict.REGRESSION, Direction.FASTER: Verdict.IMPROVEMENT}
+_SHOWN_BY = {
+    Direction.BROKEN: Verdict.BROKEN,
+    Direction.SLOWER: Verdict.REGRESSION,
+    Direction.FASTER: Verdict.IMPROVEMENT,
+}
 
 
 def lock(connection: Connection) -> None:
@@ -247,7 +251,7 @@ def _verdicts_showing(row: Any) -> Any:
             judged(Verdicts.run_id, Verdicts.case_id),
         )
     )
-    if row.change in {ChangeKind.REGRESSION, ChangeKind.AGAIN}:
+    if row.change in {ChangeKind.FAILURE, ChangeKind.REGRESSION, ChangeKind.AGAIN}:
         query = query.where(Verdicts.verdict == _SHOWN_BY[row.direction])
     return query
 

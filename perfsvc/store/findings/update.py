@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, or_, select, update
 
 from perfsvc.model import (
+    FAILURES,
     OF_THE_MACHINE,
     Cause,
     Direction,
@@ -86,12 +87,11 @@ def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
         connection.execute(mark, rows)
     unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
     has_recovered = (~unrecovered, Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU)), Findings.state.in_(ACTIVE))
-    resolved = connection.scalars(select(Findings.id).where(*has_recovered)).all()
-    for finding in sorted(resolved):
-        _set_state(
-            connection, finding, FindingState.RESOLVED, f"back at its old level in run {run}", run=run, now=shown.now
-        )
-    return set(resolved)
+    resolved = connection.execute(select(Findings.id, Findings.cause).where(*has_recovered).order_by(Findings.id)).all()
+    for finding in resolved:
+        text = "correct again" if finding.cause in FAILURES else "back at its old level"
+        _set_state(connection, finding.id, FindingState.RESOLVED, f"{text} in run {run}", run=run, now=shown.now)
+    return {finding.id for finding in resolved}
 
 
 def _add_suspects(

@@ -21,6 +21,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.notify.fake import FakeNotifier
+from perfsvc.service.findings.update import update_findings
 from perfsvc.service.notify.notify import notify
 from perfsvc.store import MeasurementEntry, RunState, StageRow, StageState
 
@@ -97,11 +98,16 @@ class Nights:
         result = Measurement(series.case, GPU.uuid, 0, Status.FAILED, reason="it fails")
         environment = Environment("580.1", "nvcc 13.0", 700.0)
         self.store.measurements.put(run, [MeasurementEntry(result, environment, Work())])
-        judged = Judgement(series, verdict, ratio=1.1, cause=Cause.KERNEL)
+        is_broken = verdict is Verdict.BROKEN
+        judged = Judgement(
+            series, verdict, *(() if is_broken else ("", 1.1)), cause=None if is_broken else Cause.KERNEL
+        )
         self.store.verdicts.put(run, [judged])
         if finding:
             self.store.findings.update(run, [], [cause(judged)])
         self.store.runs.end(run, RunState.FINISHED)
+        if is_broken:
+            update_findings(self.store, run)
 
     def notify(self, night, notifier, targets=TARGETS, *, addresses=ADDRESSES, now=None, **settings):
         settings = Settings(notify={"targets": targets, **settings})

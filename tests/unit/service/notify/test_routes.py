@@ -13,10 +13,8 @@ from perfsvc.model import (
     Finding,
     FindingEvent,
     FindingState,
-    Judgement,
     MovedSeries,
     Series,
-    Verdict,
 )
 from perfsvc.service.notify.news import ExtendedFinding, News, _most_important, _news
 from perfsvc.service.notify.routes import news_by_target, news_for
@@ -48,20 +46,26 @@ UNKNOWN = finding(5, moved(None))
 GPU = finding(6, cause=Cause.MISSING)
 CASES = finding(7, cause=Cause.MISSING)
 STAGE = StageRow("page", 10, StageState.FAILED, NOW, 1.0, "disk full")
-BROKEN = Judgement(series("matmul"), Verdict.BROKEN, "wrong")
+BROKEN = finding(
+    8, MovedSeries(series("matmul"), None, None, None, 5, 1e-4, None, 7, direction=Direction.BROKEN), cause=Cause.WRONG
+)
 NEWS = News(
     NIGHT,
-    raised=(DOT, MATMUL, FASTER, MIXED, UNKNOWN, GPU, CASES),
-    broken=(BROKEN,),
+    raised=(DOT, MATMUL, FASTER, MIXED, UNKNOWN, GPU, CASES, BROKEN),
     stages=(STAGE,),
     missing={7: [Case("matmul", "tiled", (("n", "64"),))]},
 )
 
 
+def found(own):
+    """The numbers of the findings in news, and whether a broken case and a failed stage are among the news."""
+    return [one.id for one in own.raised if one is not BROKEN], BROKEN in own.raised, bool(own.stages)
+
+
 def received(*routes, news=NEWS):
     """The findings that a target with these routes receives, and whether it receives failed cases and stages."""
     own = news_for([RouteSettings(targets="team", **route) for route in routes], news)
-    return [one.id for one in own.raised], bool(own.broken), bool(own.stages)
+    return found(own)
 
 
 ALL = [1, 2, 3, 4, 5, 6, 7]
@@ -119,9 +123,7 @@ def test_the_size_of_a_further_step_counts_not_that_of_the_finding():
 def shared(*routes, news=NEWS, targets=("alice", "ops")):
     """The findings that each target receives, and whether it receives failed cases and stages."""
     received = news_by_target(targets, [RouteSettings(**route) for route in routes], news)
-    return {
-        target: ([one.id for one in own.raised], bool(own.broken), bool(own.stages)) for target, own in received.items()
-    }
+    return {target: found(own) for target, own in received.items()}
 
 
 def test_an_alarm_that_no_route_takes_goes_to_every_target():

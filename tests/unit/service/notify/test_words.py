@@ -64,8 +64,13 @@ def explained(series, kind, line=31):
     return replace(series, explanation=why)
 
 
-def broken(n=64, reason="the result is off by 0.31"):
-    return Judgement(moved(n=n).series, Verdict.BROKEN, reason)
+def judged(n=64, verdict=Verdict.BROKEN, cause=None):
+    return Judgement(moved(n=n).series, verdict, "the result is off by 0.31", cause=cause)
+
+
+def broken(n=64, reason="the result is off by 0.31", cause=Cause.FAILED, **given):
+    every = [replace(moved(n=n), ratio=None, low=None, high=None, direction=Direction.BROKEN)]
+    return finding(*every, cause=cause, number=20 + n, evidence=reason, **given)
 
 
 PAGE = StageRow("page", 10, StageState.FAILED, NOW, 1.0, "site/index.html cannot be written: disk full", "make room")
@@ -89,7 +94,10 @@ def test_the_title_names_the_news():
         "transpose/tiled at the old level again": news(resolved=(SLOW,)),
         "GPU-1 (NVIDIA H100) on host a is slower than others of its model": news(raised=(SLOW_GPU,)),
         "GPU-1 (NVIDIA H100) on host a is as fast as others of its model again": news(resolved=(SLOW_GPU,)),
-        "transpose/tiled[n=64] failed, 1 more failed case": news(broken=(broken(), broken(128))),
+        "transpose/tiled[n=64] failed, 1 more new finding": news(raised=(broken(), SLOW)),
+        "transpose/tiled[n=64] has a wrong result": news(raised=(broken(cause=Cause.WRONG),)),
+        "transpose/tiled[n=64] hung": news(raised=(broken(cause=Cause.HUNG),)),
+        "transpose/tiled correct again": news(resolved=(broken(),)),
         "stage page failed": news(stages=(PAGE,)),
         "transpose/tiled[n=64] slower by 2 %, 1 more new finding": news(raised=(FAST, finding(moved(1.02)))),
     }
@@ -101,7 +109,8 @@ def test_the_title_begins_with_the_worst_and_counts_the_others():
     assert title(everything) == (
         "transpose/tiled[n=64] slower by 5.3 %, 2 more new findings, 1 failed stage, 1 resolved finding"
     )
-    assert title(replace(everything, broken=(broken(),))).startswith("transpose/tiled[n=64] failed, 3 new findings")
+    worst = replace(everything, raised=(*everything.raised, broken()))
+    assert title(worst).startswith("transpose/tiled[n=64] failed, 3 more new findings")
 
 
 def test_the_title_is_one_short_line():
@@ -173,12 +182,12 @@ def test_the_first_lines_name_the_night_and_its_run_and_whether_it_counts():
 
 
 def test_the_second_line_counts_the_verdicts_and_keeps_noise_and_known_regressions_apart():
-    judged = [replace(broken(), verdict=Verdict.REGRESSION, cause=cause) for cause in (Cause.KERNEL, Cause.NOISE)]
-    text = body(news(raised=(SLOW,), judgements=tuple(judged)), "")
+    slower = [judged(verdict=Verdict.REGRESSION, cause=cause) for cause in (Cause.KERNEL, Cause.NOISE)]
+    text = body(news(raised=(SLOW,), judgements=tuple(slower)), "")
     assert text.splitlines()[1] == "1 new regression, 1 moved by noise, 0 new improvements, 0 unchanged"
-    judged = tuple(replace(broken(n), verdict=Verdict.REGRESSION, cause=Cause.KERNEL) for n in (64, 128, 256))
-    known = {judged[1].series: 3, judged[2].series: 4}
-    assert body(news(raised=(SLOW,), judgements=judged, known=known), "").splitlines()[1:3] == [
+    slower = tuple(judged(n, Verdict.REGRESSION, Cause.KERNEL) for n in (64, 128, 256))
+    known = {slower[1].series: 3, slower[2].series: 4}
+    assert body(news(raised=(SLOW,), judgements=slower, known=known), "").splitlines()[1:3] == [
         "1 new regression, 0 new improvements, 0 unchanged",
         "2 series are known to have moved, from earlier nights: findings 3, 4 (perfsvc findings)",
     ]
@@ -192,23 +201,26 @@ def test_more_cases_of_a_finding_are_named_without_its_known_ones():
 
 def test_paragraphs_are_ordered_by_cause_and_size_and_without_a_page_there_are_no_links():
     worse = finding(moved(1.5, "worse"), number=10)
-    failures = (broken(), broken(), broken(reason="another"))  # on several devices
-    text = body(news(raised=(MANY, SLOW, FAST, worse), resolved=(FAST,), broken=failures), "")
+    text = body(news(raised=(MANY, SLOW, FAST, worse, broken()), resolved=(FAST,)), "")
     heads = [line.split()[1] for line in text.splitlines() if line.startswith("Finding")]
-    assert heads == ["10", "7", "8", "9"]
+    assert heads == ["84", "10", "7", "8", "9"]
     assert "on 2 GPUs: NVIDIA H200" in text
     assert "http" not in text
-    assert text.partition("Failed cases")[2].count("- transpose/tiled[n=64]") == 2
 
 
 def test_all_other_news_has_a_paragraph_with_how_to_look_further():
     resolved = finding(number=3, reason="back at its old level in run 7")
     extended = ExtendedFinding(SLOW, "transpose/tiled[n=128]: confirmed")
     text = body(
-        news(reopened=(FAST,), extended=(extended,), resolved=(resolved,), broken=(broken(),), stages=(PAGE,)),
+        news(raised=(broken(),), reopened=(FAST,), extended=(extended,), resolved=(resolved,), stages=(PAGE,)),
         "https://perf.example.org",
     )
     assert text.split("\n\n")[1:] == [
+        (
+            "Finding 84 (new): failed\n- broken transpose/tiled[n=64]: failed\n"
+            "on NVIDIA H200\nthe result is off by 0.31\n"
+            "perfsvc findings show 84\nhttps://perf.example.org/findings/84.html"
+        ),
         (
             "Finding 8 (shows again): kernel\n"
             "- improvement transpose/naive[n=64]: -20.0 % (-20.4 % to -19.7 %)\n"
@@ -219,7 +231,6 @@ def test_all_other_news_has_a_paragraph_with_how_to_look_further():
             "Finding 7 (more cases): kernel\n- transpose/tiled[n=128]: confirmed\n"
             "perfsvc findings show 7\nhttps://perf.example.org/findings/7.html"
         ),
-        "Failed cases\n- transpose/tiled[n=64]: the result is off by 0.31\nperfsvc report 7",
         "Failed stages of the night\n- page: site/index.html cannot be written: disk full\n  cure: make room",
         "Resolved\n- finding 3, transpose/tiled: back at its old level in run 7\nperfsvc findings --all",
         "All of it: https://perf.example.org/",
@@ -228,13 +239,11 @@ def test_all_other_news_has_a_paragraph_with_how_to_look_further():
 
 def test_a_message_with_hundreds_of_findings_and_failures_stays_short():
     asked = []
-    findings = tuple(finding(number=number) for number in range(300))
-    failures = tuple(broken(n, "error: " * 1_000) for n in range(300))
-    message = news(raised=findings, broken=failures)
+    findings = tuple(broken(number, "error: " * 1_000) for number in range(300))
+    message = news(raised=findings)
     text = body(message, "https://perf.example.org", lambda finding: asked.append(finding.id) or Background())
     assert len(asked) == IN_FULL  # only findings with a paragraph are looked up
     assert f"And {300 - IN_FULL} more findings: perfsvc findings" in text
-    assert f"- and {300 - IN_FULL} more" in text
     assert max(map(len, text.splitlines())) <= LONGEST_LINE + 2
     assert len(text) < 10_000
 
@@ -297,7 +306,7 @@ def test_reminders_name_their_findings_the_days_and_how_to_answer():
 def test_a_digest_counts_nights_series_and_open_findings():
     unchanged = Judgement(moved().series, Verdict.UNCHANGED)
     stopped = replace(NIGHT, id=11, state=RunState.INTERRUPTED)
-    digest = Digest(NOW, (NIGHT, stopped), (7,), (unchanged, unchanged, broken()), 1)
+    digest = Digest(NOW, (NIGHT, stopped), (7,), (unchanged, unchanged, judged()), 1)
     assert digest_title(digest) == "a quiet week: 2 nights, 2 of 3 series unchanged"
     text = digest_body(NIGHT, digest, "https://perf.example.org")
     assert text.splitlines() == [
