@@ -22,7 +22,7 @@ COMMANDS = {
     "import": "Store the result files of other tools, and judge them.",
     "compare": "Judge one run against another.",
     "confirm": "Measure a suspect again in A/B pairs: the baseline's binary and the run's.",
-    "bisect": "Find the commit that made a case slower.",
+    "bisect": "Find the commit that made a case slower or broke it.",
     "profile": "Profile a case with Nsight Compute or Nsight Systems.",
     "explain": "Explain why one launch takes longer than another, from Nsight Compute's reports.",
     "nightly": "Run one unattended night as perfsvc.toml configures it.",

@@ -65,10 +65,11 @@ def command(
     threshold: float | None,
     output_format: str,
 ) -> None:
-    """Find the commit that made CASE slower, or faster, between a good and a bad commit.
+    """Find the commit that made CASE slower or faster, or broke it, between a good and a bad commit.
 
     The case is built at every commit between them, in temporary worktrees: your checkout is not touched. Each
     commit that changed the code of the case may be measured in A/B pairs with the good commit, in fresh processes.
+    If CASE has no correct result at the bad commit, each such commit is checked in one process.
     """
     from perfsvc.model import CacheState
     from perfsvc.report.export.objects import bisection_json

@@ -1,4 +1,4 @@
-"""The result of searching for the commit that moved a case."""
+"""The result of searching for the commit that moved or broke a case."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,10 +36,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A case at two commits, measured in A/B pairs.
+    """A case at two commits, measured in A/B pairs; of a broken case, a check of the later commit in one process.
 
     Attributes:
-        before: the earlier commit.
+        before: the earlier commit; the good commit of the search if only ``after`` was checked.
         after: the later commit.
         verdict: the verdict on the later commit compared with the earlier; None if one of them was not measured.
         reason: the reason for the verdict, without a full stop.
@@ -77,7 +77,7 @@ class SkippedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """The search between a good and a bad commit for the commit that moved a case.
+    """The search between a good and a bad commit for the commit that moved a case, or left it without a correct result.
 
     Attributes:
         good: a commit at which the case is still good.
@@ -91,12 +91,13 @@ class Bisection:
         codes: number of commits that differ in the case's code.
         boundary: the ratio to the good commit's level above or below which a commit is bad: halfway to the bad commit's
             ratio on a logarithmic scale; None if good and bad do not differ.
-        verdict: the verdict on the bad commit compared with the good one.
+        verdict: the verdict on the bad commit compared with the good one; ``broken`` if it has no correct result.
         reason: the result, without a full stop.
-        culprits: the commit that moved the case; several commits, oldest first, if skipped commits hide which of them
-            moved it; empty if good and bad do not differ.
+        culprits: the commit that moved or broke the case; several commits, oldest first, if skipped commits hide which
+            of them did; empty if good and bad do not differ.
         proof: the newest culprit measured against the newest good commit below it.
-        changed: what differs between the two commits of ``proof``: ``binary``, ``launch``, ``benchmark file``.
+        changed: what differs between the two commits of ``proof``: ``binary``, ``launch``, ``benchmark file``; empty if
+            the case cannot be built at the culprit.
         files: the case's files that differ between these two commits, as paths in the repository.
         trials: everything that was measured, in order.
         skipped: the skipped commits, oldest first.

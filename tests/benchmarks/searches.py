@@ -80,6 +80,7 @@ def search(change: float, seed: int, between: float, threshold: float) -> Bisect
         Builds({name: build(name) for name in levels}, 0, 0),
         simulated_device(levels, seed, between),
         Mock(),
+        progress=Mock(),
     ).answer()
 
 

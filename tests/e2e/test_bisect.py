@@ -171,7 +171,7 @@ def test_what_cannot_be_searched_is_a_usage_error(history):
     assert "is in no git repository" in history.bisect(good="HEAD~1", code=2).err
 
 
-def test_an_end_that_does_not_compile_or_has_a_wrong_result_is_a_failed_case(history):
+def test_a_good_commit_that_does_not_compile_or_has_a_wrong_result_is_a_failed_case(history):
     history.source.write_text("#error not yet\n")
     history.commit("not yet")
     history.line("a")
@@ -179,7 +179,44 @@ def test_an_end_that_does_not_compile_or_has_a_wrong_result_is_a_failed_case(his
     assert "at the good commit" in ended.err
     assert "does not compile" in ended.err
     history.commit("wrong", "w", {"fault": "wrong"})
-    assert "no correct result" in history.bisect(good="HEAD~1", code=4).err
+    history.line("b")
+    assert "no correct result: wrong result: " in history.bisect(good="HEAD~1", code=4).err
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ("out[i] = 3.0f * x", "wrong result: "),
+        ("__builtin_trap()", "the worker "),
+        ("#error no", "scale.cu does not compile"),
+    ],
+)
+def test_the_commit_that_broke_a_case_is_found_on_the_cpu(history, broken, reason):
+    text = history.source.read_text()
+    for place, kernel in enumerate((text, text, *[text.replace("out[i] = 2.0f * x", f"\n{broken}\n")] * 2)):
+        history.source.write_text(f"{kernel}int line_{place};\n")
+        history.commit(f"commit {place}")
+    places = ("--suite", history.suite, "--device", "cpu", "--format", "json")
+    found = history.perfsvc("bisect", CASE, "--good", "HEAD~3", *places, code=4).json
+    assert (subjects(found), found["verdict"], found["proven"]) == (["commit 2"], "broken", True)
+    assert found["reason"].startswith(reason)
+    assert found["files"] == ["gpu/kernels/scale/scale.cu"]
+
+
+def test_the_commit_that_removed_a_case_or_the_suite_is_found(history):
+    history.line("a.")
+    history.bench.write_text(history.bench.read_text().replace('"beta"', '"delta"'))
+    history.commit("another name")
+    found = history.bisect(good="HEAD~2", code=4)
+    assert (subjects(found), found["skipped"]) == (["another name"], [])
+    assert found["reason"].startswith("there is no case scale/beta[n=100]; at ")
+    history.git("checkout", "-q", "HEAD~1", "--", ".")
+    history.commit("back")
+    shutil.rmtree(history.suite)
+    history.commit("no suite")
+    history.git("checkout", "-q", "HEAD~1", "--", ".")
+    found = history.bisect(good="HEAD~4", code=4)
+    assert (subjects(found), found["reason"][:22]) == (["no suite"], "no folder gpu/kernels;")
 
 
 def test_a_metric_that_a_case_returns_is_searched_like_a_time(perfsvc):

@@ -75,6 +75,17 @@ def test_the_commits_are_listed_newest_first_and_a_stored_bisection_names_the_cu
     assert section(page, "commits").count("the culprit") == 1
 
 
+def test_the_commit_that_broke_a_case_is_shown_with_its_checks(told):
+    told.history.commit("Forget the factor", "wrong", {"fault": "wrong"})
+    told.perfsvc.play(told.history.times)
+    told.bisect("--finding", "1", code=4)
+    bisection = section(told.page(), "bisections")
+    assert "This commit broke the case" in bisection
+    assert re.findall(r'<th scope="row">(Forget.*?)</th>', bisection) == ["Forget the factor"]
+    assert "Forget the factor: wrong result: " in bisection
+    assert "threshold" not in bisection
+
+
 def test_a_bisection_of_a_case_that_the_finding_does_not_have_is_refused_before_it_measures(told):
     case = CASE.replace("beta", "alpha")
     arguments = ("--good", told.good, "--suite", told.history.suite, "--device", told.history.device)

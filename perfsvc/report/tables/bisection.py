@@ -1,4 +1,4 @@
-"""The answer of a bisection: the commit that changed a case."""
+"""The answer of a bisection: the commit that moved or broke a case."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,8 @@ def bisection_text(bisection: Bisection) -> RenderableType:
     device = Text.assemble((bisection.device.model, "bold"), f"  {bisection.device.uuid}")
     parts: list[RenderableType] = [device, Text(), *_answer(bisection)]
     if bisection.trials:
-        parts += [Text(), _trials_table(bisection)]
+        is_broken = bisection.verdict is Verdict.BROKEN
+        parts += [Text(), _checks_table(bisection) if is_broken else _trials_table(bisection)]
     if bisection.skipped:
         parts += [Text(), *_skipped_lines(bisection)]
     return Group(*parts, Text(), Text(counts(bisection)))
@@ -31,7 +32,7 @@ def bisection_text(bisection: Bisection) -> RenderableType:
 def counts(bisection: Bisection) -> str:
     """Return the counts as text: ``11 commits: 4 built (2 compiled anew), 3 codes; 2 comparisons of 12 processes``."""
     processes = sum(len(trial.baseline) + len(trial.candidate) for trial in bisection.trials)
-    comparisons = units.count(len(bisection.trials), "comparison")
+    comparisons = units.count(len(bisection.trials), "check" if bisection.verdict is Verdict.BROKEN else "comparison")
     measured = f"{comparisons} of {units.count(processes, 'process', 'processes')}"
     built = f"{bisection.builds} built ({bisection.compiled} compiled anew)"
     return f"{units.count(bisection.commits, 'commit')}: {built}, {units.count(bisection.codes, 'code')}; {measured}"
@@ -43,6 +44,8 @@ def _answer(bisection: Bisection) -> Iterator[Text]:
     slower = wording.direction_word(bisection.metric, ratio)
     case = bisection.case.id
     subject = case if bisection.metric == TIME else f"{bisection.metric} of {case}"
+    if bisection.verdict is Verdict.BROKEN:
+        slower, subject = Verdict.BROKEN.value, case
     match bisection.culprits:
         case ():
             yield Text.assemble(wording.outcome_word(bisection.verdict), f": {cut(bisection.reason)}")
@@ -72,17 +75,18 @@ def _commit_lines(commit: Commit) -> Iterator[Text]:
 def _proof_lines(bisection: Bisection) -> Iterator[Text]:
     """Yield the interval of a proven change, the whole change from good to bad, and what the commit changed.
 
-    Yield nothing without a proof.
+    Yield nothing without a proof, and no interval for a broken case.
     """
     proof = bisection.proof
     if proof is None:
         return
     good_and_bad = (bisection.good, bisection.bad)
     total = next((trial.ratio for trial in bisection.trials if (trial.before, trial.after) == good_and_bad), None)
-    span = wording.interval(proof.low, proof.high) or DASH
-    yield Text(f"interval {span}; from good to bad {or_dash(total, units.percent)}")
-    files = f" ({wording.some(bisection.files)})" if bisection.files else ""
-    yield Text(f"changed: {', '.join(bisection.changed)}{files}")
+    if bisection.verdict is not Verdict.BROKEN:
+        span = wording.interval(proof.low, proof.high) or DASH
+        yield Text(f"interval {span}; from good to bad {or_dash(total, units.percent)}")
+    files = wording.some(bisection.files)
+    yield Text(f"changed: {', '.join(bisection.changed)}{f' ({files})' if bisection.changed and files else files}")
     if "benchmark file" in bisection.changed:
         yield Text(
             "its inputs may have changed too: each commit ran with the inputs of its own benchmark file", "yellow"
@@ -107,6 +111,17 @@ def _trials_table(bisection: Bisection) -> Table:
             Text(wording.interval(trial.low, trial.high) or DASH),
             str(trial.pairs),
         )
+    return table
+
+
+def _checks_table(bisection: Bisection) -> Table:
+    """Return a table with a row for each commit whose results one process checked."""
+    table = grid()
+    table.add_column("checked", no_wrap=True)
+    table.add_column("subject", overflow="fold", min_width=12)
+    table.add_column("result", overflow="fold")
+    for trial in bisection.trials:
+        table.add_row(trial.after.short, Text(trial.after.subject), Text(cut(trial.reason)))
     return table
 
 

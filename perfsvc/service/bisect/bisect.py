@@ -1,19 +1,21 @@
-"""Find the commit that moved a case: build the history between a good and a bad commit, and halve it: ``bisect``."""
+"""Find the commit that moved or broke a case: build the history between two commits, and halve it: ``bisect``."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
+from perfsvc.measure.host.device_queue import never
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.measure.plan.order import Task
-from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, Verdict
-from perfsvc.service.bisect.builds import Builds, CaseBuilder, CommitBuild
-from perfsvc.service.bisect.search import MeasureBuilds, Search
+from perfsvc.measure.plan.order import Plan, Task
+from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, Measurement, Verdict
+from perfsvc.service.bisect.builds import BuildFailure, Builds, CaseBuilder, CommitBuild
+from perfsvc.service.bisect.search import Search
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import ancestry, changed
 from perfsvc.service.prepare.recipes import arrays
@@ -31,9 +33,9 @@ class BisectRequest:
     """The options of ``perfsvc bisect``.
 
     Attributes:
-        case: the id of the case at the bad revision.
+        case: the id of the case at the bad revision, or at the good one if the bad one lacks it.
         good: a git revision where the case is as it should be.
-        bad: a later revision, where the case has moved.
+        bad: a later revision, where the case has moved or is broken.
         folder: the suite, in its repository.
         devices: the specifications of devices; the case is measured on the first device that they name.
         cache: the cache state; None for the case's first cache state.
@@ -56,12 +58,12 @@ class BisectRequest:
 
 
 def bisect(request: BisectRequest, progress: Progress) -> Bisection:
-    """Build a case at every commit from a good to a bad one, and measure until it is known which one changed the time.
+    """Build a case at every commit from a good to a bad one, and measure until it is known which one is to blame.
 
     Raises:
-        UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad commit, or a
-            commit lacks the case.
-        CaseError: the case cannot be built at the good or the bad commit, or has no correct result there.
+        UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad commit, or the
+            good commit lacks the case.
+        CaseError: the case cannot be built at the good commit, or has no correct result there.
         InfrastructureError: no device, or no compiler.
     """
     began = time.monotonic()
@@ -90,24 +92,29 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
         builds = builder.build([commit.hash for commit in commits])
         asked = _asked(request, commits, builds, settings)
         progress.begin("measuring", 1 + len(commits).bit_length())
-        bisection = Search(asked, commits, builds, _measure(asked, settings), progress).answer()
+        measure_builds, check = partial(_measure, asked, settings), partial(_check, asked, settings)
+        bisection = Search(asked, commits, builds, measure_builds, check, progress=progress).answer()
     files = _changed_files(request.folder, bisection, builds)
     return replace(bisection, files=files, wall_s=time.monotonic() - began)
 
 
 def exit_code(bisection: Bisection) -> int:
-    """Return 1 if the bad commit is slower than the good one, 3 if that is inconclusive, else 0."""
-    return {Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3}.get(bisection.verdict, 0)
+    """Return 1 if the bad commit is slower than the good one, 3 if that is inconclusive, 4 if it is broken, else 0."""
+    return {Verdict.REGRESSION: 1, Verdict.INCONCLUSIVE: 3, Verdict.BROKEN: 4}.get(bisection.verdict, 0)
 
 
 def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, settings: PairSettings) -> Bisection:
     """Return the bisection before any measurement: its case, device, commits, threshold and number of builds.
 
-    Raises ``UsageError`` or ``CaseError`` if the case could not be built at the good or the bad commit.
+    Raises ``UsageError`` or ``CaseError`` if the case could not be built at the good commit.
     """
     good, bad = commits[0], commits[-1]
-    spec = _built(bad, "bad", builds).spec
-    _built(good, "good", builds)
+    before, after = builds.at[good.hash], builds.at[bad.hash]
+    if isinstance(before, BuildFailure):
+        kind = UsageError if isinstance(before.error, UsageError) else CaseError
+        too = f", as at the bad commit, {bad.short}" if isinstance(after, BuildFailure) else ""
+        raise kind(f"at the good commit, {good.short}{too}: {before.reason}", cure=before.error.cure)
+    spec = after.spec if isinstance(after, CommitBuild) else before.spec
     (device,) = settings.devices.values()
     return Bisection(
         case=spec.case,
@@ -124,33 +131,33 @@ def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, se
     )
 
 
-def _built(commit: Commit, which: str, builds: Builds) -> CommitBuild:
-    """Return the build of the case at a commit; raise ``UsageError`` or ``CaseError`` if it could not be built."""
-    result = builds.at[commit.hash]
-    if isinstance(result, CommitBuild):
-        return result
-    kind = UsageError if isinstance(result.error, UsageError) else CaseError
-    raise kind(f"at the {which} commit, {commit.short}: {result.reason}", cure=result.error.cure)
-
-
-def _measure(asked: Bisection, settings: PairSettings) -> MeasureBuilds:
-    """Return a function that measures two builds of the case in A/B pairs."""
+def _task(asked: Bisection, settings: PairSettings, built: CommitBuild) -> Task:
     sampling = replace(settings.sampling(asked.device), energy=asked.metric == ENERGY)
+    recipe = arrays(built.spec, settings.limit_s)
+    return measure.task(asked.device, built.spec, built.modules, sampling, recipe)
 
-    def task(built: CommitBuild) -> Task:
-        recipe = arrays(built.spec, settings.limit_s)
-        return measure.task(asked.device, built.spec, built.modules, sampling, recipe)
 
-    def measure_builds(
-        sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]
-    ) -> PairResults:
-        """Measure two builds in A/B pairs on the device of the bisection."""
-        before, after = sides
-        to_measure = Sides(task(before), task(after), threshold, enough, asked.metric)
-        ((_, results),) = measure_pairs([to_measure], settings)
-        return results
+def _measure(
+    asked: Bisection,
+    settings: PairSettings,
+    sides: tuple[CommitBuild, CommitBuild],
+    *,
+    threshold: float,
+    enough: Callable[[Comparison], bool],
+) -> PairResults:
+    """Measure two builds in A/B pairs on the device of the bisection."""
+    before, after = (_task(asked, settings, built) for built in sides)
+    ((_, results),) = measure_pairs([Sides(before, after, threshold, enough, asked.metric)], settings)
+    return results
 
-    return measure_builds
+
+def _check(asked: Bisection, settings: PairSettings, built: CommitBuild) -> Measurement:
+    """Measure a build once on the device of the bisection, as a run does; the process checks its results."""
+    tasks, helper_kernels = (_task(asked, settings, built),), settings.helper_kernels
+    plan = Plan(tasks, 1, settings.seed, settings.limit_s, helper_kernels=helper_kernels)
+    measured = settings.measure(plan, settings.devices, settings.report, settings.servers, never)
+    (measurement,) = [run for run in measured if isinstance(run, Measurement)]
+    return measurement
 
 
 def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from perfsvc import build, suite
 from perfsvc.build import Binary
 from perfsvc.elf import code_digest, program_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
-from perfsvc.model import TIME, CacheState, DeviceInfo, Kind, ReplayRecord
+from perfsvc.model import TIME, CacheState, Case, DeviceInfo, Kind, ReplayRecord
 from perfsvc.selection import Selection
 from perfsvc.service.compare.sides import launch_of
 from perfsvc.service.git import Worktree, checked_out, git, move_to, objects
@@ -102,32 +102,37 @@ class CaseBuilder:
         self._compiled = 0
 
     def build(self, commits: Sequence[str]) -> Builds:
-        """Build the case at each commit. The last commit is the newest; if its build fails, build no other commit.
+        """Build the case at each commit, from the oldest to the newest.
+
+        If the builds at the oldest and the newest commit fail, build no other commit.
 
         Raises:
-            UsageError: a commit cannot be checked out, or the newest commit lacks the suite's folder.
+            UsageError: a commit cannot be checked out, or the oldest commit lacks the suite's folder.
             InfrastructureError: no compiler, or a cache that cannot be written.
         """
-        newest = commits[-1]
+        oldest, *_, newest = commits
         with contextlib.ExitStack() as stack:
-            trees = [stack.enter_context(checked_out(self._folder, newest))]
-            self._build_trees(trees, commits)
-            newest_build = self._at[newest]
-            if isinstance(newest_build, BuildFailure):
+            trees = [stack.enter_context(checked_out(self._folder, oldest))]
+            for end in (newest, oldest):
+                spec = self._build_trees([move_to(trees[0], end)], commits)[end]
+                if isinstance(spec, CaseSpec):
+                    self._follow(spec)
+                built = self._at[end]
+                if isinstance(built, CommitBuild):
+                    break
+            else:
                 return Builds(self._at, self._builds, self._compiled)
-            self._follow(newest_build.spec)
             while remaining := [commit for commit in commits if commit not in self._at]:
-                batch = self._distinct(remaining, newest_build.paths)
+                batch = self._distinct(remaining, built.paths)
                 more = range(len(trees), len(batch))
-                trees += [stack.enter_context(checked_out(self._folder, newest)) for _ in more]
+                trees += [stack.enter_context(checked_out(self._folder, oldest)) for _ in more]
                 with ThreadPoolExecutor(len(batch), thread_name_prefix="checkout") as threads:
                     self._build_trees(list(threads.map(move_to, trees, batch)), remaining)
         return Builds(self._at, self._builds, self._compiled)
 
     def _follow(self, spec: CaseSpec) -> None:
-        """Look for the case under its former names too at older commits, but only in the cache state of ``spec``."""
-        former = (replace(spec.case, variant=name).id for name in spec.case.formerly)
-        self._names = (spec.case.id, *former)
+        """Look for the case under its former names too at other commits, but only in the cache state of ``spec``."""
+        self._names = tuple(dict.fromkeys((*self._names, *_names(spec.case))))
         self._cache = spec.cache
 
     def _distinct(self, commits: Sequence[str], paths: tuple[str, ...]) -> list[str]:
@@ -136,8 +141,11 @@ class CaseBuilder:
         oldest = {versions.get(commit, (commit,)): commit for commit in reversed(commits)}
         return list(oldest.values())[: min(MOST_TREES, os.cpu_count() or 1)]
 
-    def _build_trees(self, trees: Sequence[Worktree], commits: Sequence[str]) -> None:
-        """Build the case in each worktree, and store the result for every commit with the same files."""
+    def _build_trees(self, trees: Sequence[Worktree], commits: Sequence[str]) -> Mapping[str, CaseSpec | BuildFailure]:
+        """Build the case in each worktree, and store the result for every commit with the same files.
+
+        Return the resolved case of each worktree's commit, or why it cannot be resolved.
+        """
         specs = {tree.commit: self._resolve(tree) for tree in trees}
         target = replace(self._target, specs=tuple(spec for spec in specs.values() if isinstance(spec, CaseSpec)))
         binaries = compile_units([target], self._progress, builds_at_once=len(trees))  # a case in each tree
@@ -151,6 +159,7 @@ class CaseBuilder:
                 versions = objects(self._folder, [tree.commit, *commits], result.paths)
                 same = [commit for commit, files in versions.items() if files == versions[tree.commit]]
                 self._at |= dict.fromkeys(same, result)
+        return specs
 
     def _resolve(self, tree: Worktree) -> CaseSpec | BuildFailure:
         """Return the resolved case of the suite in a worktree, or why the case cannot be resolved."""
@@ -161,7 +170,7 @@ class CaseBuilder:
 
     def _find(self, discovered: suite.Suite) -> CaseSpec:
         """Return the resolved case, under its name or a former name; raise ``SuiteError`` or ``UsageError``."""
-        listed = next((case for name in self._names for case in discovered.cases if case.case.id == name), None)
+        listed = next((case for name in self._names for case in discovered.cases if name in _names(case.case)), None)
         if listed is None:
             raise self._missing(discovered)
         if listed.kind is Kind.HOST and self._metric == TIME:
@@ -182,11 +191,12 @@ class CaseBuilder:
         problems, _ = discovered.split_problems(wanted)
         if problems:
             return problems[0]
+        cure = "name a whole case id: perfsvc list"
         try:
             discovered.select(wanted, "full" if self._target.device.kind == "cuda" else "smoke")
         except UsageError as error:
-            return error  # its cure lists what to select instead
-        return UsageError(f"there is no case {self._names[0]}", cure="name a whole case id: perfsvc list")
+            cure = error.cure  # it lists what to select instead
+        return UsageError(f"there is no case {self._names[0]}", cure=cure)
 
     def _prepare(self, tree: Worktree, spec: CaseSpec, binaries: Binaries) -> CommitBuild | BuildFailure:
         """Return the case at a worktree's commit with its compiled binaries, or why a binary is missing."""
@@ -197,6 +207,11 @@ class CaseBuilder:
         digests = tuple(digest_of(module.code) for module in modules)
         code = launch_of(replay_record(spec, modules)), digests
         return CommitBuild(spec, modules, code, _paths(tree, spec, modules))
+
+
+def _names(case: Case) -> tuple[str, ...]:
+    """Return the id of a case, then its ids under its former names."""
+    return (case.id, *(replace(case, variant=name).id for name in case.formerly))
 
 
 def _reason(error: PerfsvcError, tree: Worktree) -> str:

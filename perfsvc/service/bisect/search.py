@@ -1,4 +1,4 @@
-"""Search the commit that moved a case, among the commits at which it was built."""
+"""Search the commit that moved or broke a case, among the commits at which it was built."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from perfsvc import judge, units
-from perfsvc.errors import CaseError
+from perfsvc.errors import CaseError, UnsupportedError
 from perfsvc.judge import Comparison
-from perfsvc.model import Bisection, Commit, SkippedCommit, Trial, Verdict
+from perfsvc.model import Bisection, Commit, Measurement, SkippedCommit, Status, Trial, Verdict
 from perfsvc.report.wording import direction_word
 from perfsvc.service.bisect.builds import BuildFailure, Builds, Code, CommitBuild
 from perfsvc.service.bisect.halving import CommitState, Remaining, narrow
@@ -32,11 +32,16 @@ class Search:
     Each commit is measured in A/B pairs with the good one. Commits with the same code are measured once, and not at all
     if they have the code of the good or the bad commit.
 
+    If the case has no correct result at the bad commit, the search is for the first commit at which it has none. One
+    process then checks each code, and no times are compared. A commit at which the case cannot be built counts as bad
+    if the case cannot be built at the bad commit either; otherwise it is skipped.
+
     Args:
         asked: the bisection before any measurement.
-        commits: from the good one to the bad one, parents before children; the case is built at both.
+        commits: from the good one to the bad one, parents before children; the case is built at the good one.
         builds: the case at each commit.
         measure: measures two builds.
+        check: measures a build in one process, which checks its results.
         progress: receives messages and the number of steps done.
     """
 
@@ -46,55 +51,120 @@ class Search:
         commits: Sequence[Commit],
         builds: Builds,
         measure: MeasureBuilds,
+        check: Callable[[CommitBuild], Measurement],
+        *,
         progress: Progress,
     ) -> None:
         self._asked = asked
         self._commits = {commit.hash: commit for commit in commits}
         self._builds = {name: build for name, build in builds.at.items() if isinstance(build, CommitBuild)}
-        self._reasons = {name: build.reason for name, build in builds.at.items() if isinstance(build, BuildFailure)}
+        self._failures = {name: build for name, build in builds.at.items() if isinstance(build, BuildFailure)}
+        self._reasons = {name: failure.reason for name, failure in self._failures.items()}
+        self._unbuilt = dict.fromkeys(self._failures, CommitState.SKIPPED)
         self._measure = measure
+        self._check = check
         self._progress = progress
         self._trials: dict[tuple[Code, Code], Trial] = {}
         self._states: dict[Code, CommitState] = {}
 
     def answer(self) -> Bisection:
-        """Measure until the commit that moved the case is known, and return the finished bisection.
+        """Measure until the commit that moved or broke the case is known, and return the finished bisection.
 
         Raises:
-            CaseError: the case has no correct result at the good or the bad commit.
+            CaseError: the case has no correct result at the good commit, or lacks the metric at one of the two, or the
+                device cannot run it at the bad commit.
             NoDeviceError: the device cannot be opened.
         """
         good, bad = self._asked.good, self._asked.bad
+        if bad.hash in self._failures:
+            return self._broken(Trial(good, bad))
         if self._code(good) == self._code(bad):
             return self._concluded(Verdict.UNCHANGED, "both commits have the same code: there is nothing to measure")
         self._progress.report(f"measuring {bad} and {good} in A/B pairs")
         total = self._trial(good, bad, self._asked.threshold, _is_conclusive)
         if total.verdict is None:
-            raise CaseError(total.reason, cure="name commits at which the case has a correct result")
+            return self._broken(total)
         if total.verdict not in judge.MOVES or total.ratio is None:
             return self._concluded(total.verdict, _unmoved(total))
         boundary = judge.midpoint(total.ratio)
         threshold = min(self._asked.threshold, math.expm1(abs(math.log(boundary))))
         self._asked = replace(self._asked, verdict=total.verdict, boundary=boundary)
-        return self._named(self._halved(boundary, threshold), threshold, total)
+        self._states = {self._code(good): CommitState.GOOD, self._code(bad): CommitState.BAD}
+        remaining = self._halved(
+            lambda commit: self._measure_commit(commit, boundary, threshold),
+            "measuring {} and the good commit in A/B pairs",
+        )
+        below, first = self._ends(remaining)
+        proof = self._trial(below, first, threshold, _is_conclusive)
+        proof = replace(proof, before=below, after=first)  # the same codes may have been measured at other commits
+        return self._named(remaining, proof, _reason(proof, total, len(remaining.suspects), self._asked.metric))
 
-    def _halved(self, boundary: float, threshold: float) -> Remaining:
+    def _broken(self, total: Trial) -> Bisection:
+        """Search the first commit at which the case has no correct result, with one process for each code.
+
+        Args:
+            total: the A/B pairs of the good and the bad commit that ended early; without measurements if the case
+                cannot be built at the bad commit.
+        """
+        good, bad = self._asked.good, self._asked.bad
+        self._trials.clear()
+        if bad.hash in self._failures:
+            self._unbuilt |= {
+                name: CommitState.BAD
+                for name, failure in self._failures.items()
+                if not isinstance(failure.error, UnsupportedError)
+            }
+        for commit, runs in ((good, total.baseline), (bad, total.candidate)):
+            if runs:
+                self._note(commit, max(runs, key=lambda run: run.status.severity))
+        if not total.baseline:
+            self._check_commit(good)
+        states = self._known_states()
+        for commit, wanted in ((good, CommitState.GOOD), (bad, CommitState.BAD)):
+            if states.get(commit.hash) is not wanted:
+                why, which = self._reasons.get(commit.hash), wanted.name.lower()
+                what = f"at the {which} commit, {commit.short}, the case has no correct result: {why}"
+                cure = "name a good commit with a correct result, and a later one at which the case is slower or broken"
+                raise CaseError(what if why else total.reason, cure=cure)
+        self._asked = replace(self._asked, verdict=Verdict.BROKEN)
+        remaining = self._halved(self._check_commit, "checking {}")
+        below, first = self._ends(remaining)
+        why = " ".join(self._reasons[first.hash].splitlines()[:2])
+        reason = f"{why}; at {below.short} below it, the result is correct"
+        if len(remaining.suspects) > 1:
+            reason = f"{_one_of(len(remaining.suspects))}; at the last: {why}"
+        return self._named(remaining, Trial(below, first, Verdict.BROKEN, why), reason)
+
+    def _check_commit(self, commit: Commit) -> None:
+        """Check the results of a commit in one process, and note whether it is good, bad or skipped."""
+        self._note(commit, self._check(self._builds[commit.hash]))
+        self._progress.step(commit.short)
+
+    def _note(self, commit: Commit, run: Measurement) -> None:
+        """Note that a commit is good if a process of it has a correct result, and bad if it has none."""
+        states = {Status.OK: CommitState.GOOD, Status.SKIPPED: CommitState.SKIPPED}
+        state = states.get(run.status, CommitState.BAD)
+        verdict = {CommitState.GOOD: Verdict.UNCHANGED, CommitState.BAD: Verdict.BROKEN}.get(state)
+        reason = "the result is correct" if run.status is Status.OK else run.reason
+        good, code = self._asked.good, self._code(commit)
+        self._trials[self._code(good), code] = Trial(good, commit, verdict, reason, candidate=(run,))
+        self._decide(code, state, reason)
+
+    def _halved(self, measure: Callable[[Commit], None], how: str) -> Remaining:
         """Measure commit after commit until no measurement can narrow the suspects; return the suspects that remain.
 
         Args:
-            boundary: the ratio to the good commit's time beyond which a commit counts as bad.
-            threshold: the smallest relevant change, as a fraction.
+            measure: measures a commit, and decides whether it is good, bad or skipped.
+            how: what ``measure`` does with a commit, for the user who waits.
         """
-        good, bad = self._asked.good, self._asked.bad
-        self._states = {self._code(good): CommitState.GOOD, self._code(bad): CommitState.BAD}
-        history = {name: commit.parents for name, commit in self._commits.items() if name != good.hash}
+        history = {name: commit.parents for name, commit in self._commits.items() if name != self._asked.good.hash}
         unchanged = {
             name for name, parents in history.items() if any(self._same_code(name, parent) for parent in parents)
         }
         while (remaining := narrow(history, self._known_states(), unchanged)).ask is not None:
             commit, suspects = self._commits[remaining.ask], units.count(len(remaining.suspects), "suspect")
-            self._progress.report(f"{suspects} left: measuring {commit} and the good commit in A/B pairs")
-            self._measure_commit(commit, boundary, threshold)
+            self._progress.report(f"{suspects} left: {how.format(commit)}")
+            measure(commit)
         return remaining
 
     def _measure_commit(self, commit: Commit, boundary: float, threshold: float) -> None:
@@ -103,6 +173,11 @@ class Search:
         If a change came in two steps, a commit between these steps may be neither clearly beyond the boundary nor
         clearly short of it. Such a commit counts as bad if it moved from the good commit in the same direction as the
         bad commit.
+
+        Args:
+            commit: the commit.
+            boundary: the ratio to the good commit's time beyond which a commit counts as bad.
+            threshold: the smallest relevant change, as a fraction.
         """
         trial = self._trial(
             self._asked.good,
@@ -110,17 +185,22 @@ class Search:
             threshold,
             lambda comparison: judge.is_beyond(comparison.low, comparison.high, boundary) is not None,
         )
-        moved, code = judge.is_beyond(trial.low, trial.high, boundary), self._code(commit)
+        moved = judge.is_beyond(trial.low, trial.high, boundary)
         if moved is None and trial.verdict is self._asked.verdict:
             moved = True
-        self._states[code] = {True: CommitState.BAD, False: CommitState.GOOD, None: CommitState.SKIPPED}[moved]
-        if moved is None:
-            self._reasons |= {name: trial.reason for name, build in self._builds.items() if build.code == code}
+        state = {True: CommitState.BAD, False: CommitState.GOOD, None: CommitState.SKIPPED}[moved]
+        self._decide(self._code(commit), state, trial.reason)
+
+    def _decide(self, code: Code, state: CommitState, reason: str) -> None:
+        """Note the state of all commits with a code, and the reason unless they are good."""
+        self._states[code] = state
+        if state is not CommitState.GOOD:
+            self._reasons |= {name: reason for name, build in self._builds.items() if build.code == code}
 
     def _known_states(self) -> dict[str, CommitState]:
-        """Return the state of each commit whose state is known; a commit without a build is skipped."""
+        """Return the state of each commit whose state is known."""
         built = {name: self._states[build.code] for name, build in self._builds.items() if build.code in self._states}
-        return dict.fromkeys(self._commits.keys() - self._builds.keys(), CommitState.SKIPPED) | built
+        return self._unbuilt | built
 
     def _same_code(self, name: str, parent_name: str) -> bool:
         build, parent = self._builds.get(name), self._builds.get(parent_name)
@@ -139,28 +219,27 @@ class Search:
             self._progress.step(after.short)
         return self._trials[codes]
 
-    def _named(self, remaining: Remaining, threshold: float, total: Trial) -> Bisection:
-        """Return the finished bisection, with the remaining suspects as culprits.
+    def _ends(self, remaining: Remaining) -> tuple[Commit, Commit]:
+        """Return the newest good commit below the oldest bad one, and this bad one."""
+        return self._commits[remaining.below or self._asked.good.hash], self._commits[remaining.first]
 
-        The bisection's proof compares the oldest bad commit with the newest good commit before it.
-        """
-        first = self._commits[remaining.first]
-        below = self._asked.good if remaining.below is None else self._commits[remaining.below]
-        proof = self._trial(below, first, threshold, _is_conclusive)
-        proof = replace(proof, before=below, after=first)  # the same codes may have been measured at other commits
+    def _named(self, remaining: Remaining, proof: Trial, reason: str) -> Bisection:
+        """Return the finished bisection, with the remaining suspects as culprits."""
+        before, after = self._builds[proof.before.hash], self._builds.get(proof.after.hash)
         return replace(
-            self._concluded(self._asked.verdict, _reason(proof, total, len(remaining.suspects), self._asked.metric)),
+            self._concluded(self._asked.verdict, reason),
             culprits=tuple(self._commits[name] for name in remaining.suspects),
             proof=proof,
-            changed=_changed(self._code(below), self._code(first)),
+            changed=_changed(before.code, after.code) if after else (),
         )
 
     def _concluded(self, verdict: Verdict, reason: str) -> Bisection:
         """Return the bisection with a verdict and its reason, and with all trials and skipped commits so far."""
+        states = self._known_states()
         skipped = [
             SkippedCommit(commit, self._reasons[name])
             for name, commit in self._commits.items()
-            if name in self._reasons
+            if states.get(name) is CommitState.SKIPPED
         ]
         return replace(
             self._asked,
@@ -230,7 +309,7 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
         metric: what was compared.
     """
     if suspects > 1:
-        return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
+        return _one_of(suspects)
     if proof.verdict is None or proof.ratio is None:
         return f"like the bad commit, but whether it differs from {proof.before.short} is unclear: {proof.reason}"
     if proof.verdict is not total.verdict:
@@ -239,6 +318,10 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
     change = f"{units.change(abs(proof.ratio - 1))} {direction_word(metric, proof.ratio)}"
     reason = f"compared with the commit below it, {proof.before.short}, the case is {change}"
     return f"{reason}; this is a part of the change: bisect again for the rest" if _is_part(proof, total) else reason
+
+
+def _one_of(suspects: int) -> str:
+    return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
 
 
 def _is_part(proof: Trial, total: Trial) -> bool:

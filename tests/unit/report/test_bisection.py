@@ -92,6 +92,23 @@ def test_every_comparison_has_a_row_and_every_skipped_commit_a_reason():
     )
 
 
+def test_a_broken_case_has_the_checks_of_commits_in_place_of_comparisons():
+    checks = [(5, Verdict.BROKEN, "off by 1"), (4, Verdict.UNCHANGED, "the result is correct")]
+    trials = tuple(
+        replace(trial(1, place, None, verdict), reason=reason, baseline=(), candidate=trial(1, 2).candidate[:1])
+        for place, verdict, reason in checks
+    )
+    found = replace(FOUND, verdict=Verdict.BROKEN, proof=trials[0], trials=trials, metric="energy_j")
+    output = lines(found)
+    assert output[2] == "0000000000 is the first commit at which dot/tree[n=1000] is broken"
+    assert not any("interval" in line for line in output)
+    assert "0000000000 Commit 5 off by 1" in output
+    assert "0000000000 Commit 4 the result is correct" in output
+    assert output[-1].endswith("2 checks of 2 processes")
+    assert "changed: kernels/dot/dot.cu" in lines(replace(found, changed=()))
+    assert (bisection_json(found)["verdict"], found.proven) == ("broken", True)
+
+
 def test_several_indistinguishable_commits_are_all_named():
     for verdict, word in [(Verdict.REGRESSION, "slower"), (Verdict.IMPROVEMENT, "faster")]:
         output = lines(replace(FOUND, verdict=verdict, culprits=(commit(4), commit(5))))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perfsvc import judge
-from perfsvc.errors import CaseError, CompileError
+from perfsvc.errors import CaseError, CompileError, UnsupportedError
 from perfsvc.model import (
     TIME,
     Bisection,
@@ -39,6 +39,11 @@ class StandInGpu:
         self.pairs = pairs
         self.faulty = faulty
         self.asked = []
+        self.checked = []
+
+    def check(self, built):
+        self.checked.append(built.code[1][0])
+        return self.process(built)
 
     def __call__(self, sides, *, threshold, enough):
         self.asked.append(tuple(side.code[1][0] for side in sides))
@@ -61,16 +66,20 @@ class StandInGpu:
     def process(self, built):
         (module,) = built.code[1]
         level, _ = module.split()
-        status = Status.WRONG if module in self.faulty else Status.OK
+        status = Status.WRONG if module in self.faulty or level == "0" else Status.OK
         between = 0.3 if level == "wild" else self.between
         time = (1.0 if level == "wild" else float(level)) * math.exp(self.chance.normal(0, between))
-        return Measurement(CASE, "GPU-1", 0, status, reason="off by 1", samples_s=(time,) * 20)
+        reason = "off by 1" if status is Status.WRONG else ""
+        return Measurement(CASE, "GPU-1", 0, status, reason=reason, samples_s=(time,) * 20)
 
 
 def build(module):
-    """Build the case with a module: text after its time makes it other code; ``!`` makes it fail to compile."""
-    if module.startswith("!"):
-        return BuildFailure(CompileError(module), module)
+    """Build the case with a module: text after its time makes it other code; time 0 makes its result wrong.
+
+    ``!`` makes it fail to compile, ``?`` makes the device unable to run it.
+    """
+    if module[0] in "!?":
+        return BuildFailure((CompileError if module[0] == "!" else UnsupportedError)(module), module)
     return CommitBuild(None, (), (ReplayRecord(CASE, Kind.KERNEL, (), (), (), "bench", 0), (module,)), ())
 
 
@@ -85,7 +94,7 @@ def search(modules, gpu, threshold=0.03, metric=TIME):
     counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
     asked = Bisection(CASE, DEVICE, CacheState.COLD, *ends, threshold, seed=1, metric=metric, **counts)
     rebuilt = Builds({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
-    return Search(asked, commits, rebuilt, gpu, Mock()).answer()
+    return Search(asked, commits, rebuilt, gpu, gpu.check, progress=Mock()).answer()
 
 
 def names(bisection):
@@ -141,9 +150,38 @@ def test_a_commit_without_a_right_result_is_skipped():
     assert bisection.skipped[0].reason == "at c2 the case has no correct result: off by 1"
 
 
-def test_an_end_without_a_right_result_or_the_metric_is_an_error():
-    with pytest.raises(CaseError, match="at c2 the case has no correct result: off by 1"):
-        search(["1.0 a", "1.0 b", "1.1 c"], StandInGpu(faulty=("1.1 c",)))
+def test_the_commit_that_broke_the_case_is_found_with_one_process_for_each_code():
+    gpu = StandInGpu()
+    bisection = search(["1.0 a", "1.0 b", "1.3 c", "0 d", "0 d", "0 e", "0 f", "0 f"], gpu)
+    assert (names(bisection), bisection.verdict, bisection.proven) == (["c3"], Verdict.BROKEN, True)
+    assert bisection.reason == "off by 1; at c2 below it, the result is correct"
+    assert gpu.asked == [("1.0 a", "0 f")]
+    assert len(gpu.checked) == len(set(gpu.checked)) <= 3
+    assert "0 f" not in gpu.checked
+    assert (bisection.proof.before.hash, bisection.proof.after.hash) == ("c2", "c3")
+
+
+def test_a_commit_that_cannot_be_built_is_bad_only_if_the_bad_commit_cannot_be_built_either():
+    bisection = search(["1.0 a", "1.0 b", "!syntax", "0 c", "!again"], StandInGpu())
+    assert (names(bisection), bisection.skipped) == (["c2"], ())
+    assert bisection.reason == "!syntax; at c1 below it, the result is correct"
+    assert (bisection.changed, bisection.codes) == ((), 3)
+    bisection = search(["1.0 a", "1.0 b", "!syntax", "0 c"], StandInGpu())
+    assert (names(bisection), [skipped.reason for skipped in bisection.skipped]) == (["c2", "c3"], ["!syntax"])
+    assert bisection.reason.endswith("all but the last were skipped; at the last: off by 1")
+    bisection = search(["1.0 a", "?", "!syntax"], StandInGpu())
+    assert (names(bisection), [skipped.reason for skipped in bisection.skipped]) == (["c1", "c2"], ["?"])
+
+
+def test_a_case_that_is_broken_at_the_good_commit_or_cannot_run_at_the_bad_one_is_an_error():
+    for modules in (["0 a", "1.0 b", "1.0 c"], ["0 a", "1.0 b", "0 c"], ["0 a", "1.0 b", "!c"]):
+        with pytest.raises(CaseError, match="at the good commit, c0, the case has no correct result: off by 1"):
+            search(modules, StandInGpu())
+    with pytest.raises(CaseError, match="at the bad commit, c1, the case has no correct result"):
+        search(["1.0 a", "?"], StandInGpu())
+
+
+def test_an_end_without_the_metric_is_an_error():
     with pytest.raises(CaseError, match="at c0 the case has no energy_j"):
         search(["1.0 a", "1.1 b"], StandInGpu(), metric="energy_j")
 
