@@ -77,12 +77,18 @@ def test_the_commits_are_listed_newest_first_and_a_stored_bisection_names_the_cu
 
 def test_the_commit_that_broke_a_case_is_shown_with_its_checks(told):
     told.history.commit("Forget the factor", "wrong", {"fault": "wrong"})
-    told.perfsvc.play(told.history.times)
-    told.bisect("--finding", "1", code=4)
-    bisection = section(told.page(), "bisections")
+    told.history.commit("Name the kernel again", "still wrong", {"fault": "wrong"})
+    told.run(code=4)
+    commits = section(told.page(2), "commits")
+    assert re.findall(r'<th scope="row">(.*?)</th>', commits) == ["Name the kernel again", "Forget the factor"]
+    assert f"perfsvc bisect '{CASE}' --good {told.bad[:9]} --bad" in commits
+    told.bisect("--finding", "2", code=4)
+    page = told.page(2)
+    assert section(page, "commits").count("the culprit") == 1
+    bisection = section(page, "bisections")
     assert "This commit broke the case" in bisection
     assert re.findall(r'<th scope="row">(Forget.*?)</th>', bisection) == ["Forget the factor"]
-    assert "Forget the factor: wrong result: " in bisection
+    assert "Name the kernel again: wrong result: " in bisection
     assert "threshold" not in bisection
 
 

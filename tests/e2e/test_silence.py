@@ -13,6 +13,7 @@ import pytest
 
 from perfsvc.device import fake
 from perfsvc.errors import InfrastructureError, NoDeviceError
+from tests.e2e.history import git
 from tests.e2e.nights import USUAL
 
 SETTINGS = """
@@ -192,6 +193,25 @@ def test_a_variant_that_is_gone_is_one_finding_and_accepting_it_forgets_it(box):
     text = (box.perfsvc.folder / "site" / "findings" / "1.html").read_text()
     assert "variant scale/gamma" in text
     assert "raised</b> in night 2" in text
+
+
+def test_the_commit_that_removed_a_variant_is_stored_with_the_finding_about_it(box):
+    box.settings(["fake:gpu-0.json"])
+    git(box.suite, "init", "-q")
+    for code, gone in ((0, ""), (0, "Scaling: "), (4, ', variant("gamma", params={"REPEAT": 2})')):
+        box.without(gone)
+        git(box.suite, "add", "-A")
+        git(box.suite, "commit", "-q", "--allow-empty", "-m", f"Without {gone[:16]}")
+        box.night(code=code)
+    places = ("--good", "HEAD~2", "--suite", box.suite, "--device", "fake:gpu-0.json", "--finding", "1")
+    found = box.perfsvc("bisect", "scale/gamma[n=100]", *places, "--format", "json", code=4).json
+    assert found["reason"].startswith("there is no case scale/gamma[n=100]; at ")
+    box.perfsvc("dashboard", "build", "site", code=0)
+    text = (box.perfsvc.folder / "site" / "findings" / "1.html").read_text()
+    assert "This commit broke the case" in text
+    assert (
+        "name one of its cases: scale/gamma[n=100]" in box.perfsvc("bisect", "scale/beta[n=100]", *places, code=2).err
+    )
 
 
 def test_a_benchmark_file_that_breaks_is_one_finding_that_says_why_and_is_resolved(box):

@@ -8,7 +8,7 @@ from perfsvc.units import some
 
 
 def require_case(database: str, finding: int, request: BisectRequest) -> None:
-    """Check that a finding has the case of a bisection, before anything is measured.
+    """Check that a finding has the case of a bisection, or reports it as missing, before anything is measured.
 
     Raises:
         NotMeasuredError: the finding does not exist.
@@ -16,11 +16,13 @@ def require_case(database: str, finding: int, request: BisectRequest) -> None:
     """
     with Store.open(database, create=False) as store:
         moved = store.findings.get(finding).moved
-    cases = dict.fromkeys(step.series.case.id for step in moved if step.series.metric == request.metric)
+        missing = [row.name for row in store.expectations.of_host(None) if row.finding == finding]
+    cases = [step.series.case.id for step in moved if step.series.metric == request.metric]
+    cases = list(dict.fromkeys((*cases, *missing)))
     if request.case not in cases:
         raise UsageError(
             f"finding {finding} has no series of {request.case} with the metric {request.metric}",
-            cure=f"name one of its cases: {some(list(cases))}" if cases else f"perfsvc findings show {finding}",
+            cure=f"name one of its cases: {some(cases)}" if cases else f"perfsvc findings show {finding}",
         )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from perfsvc.model import Cause, ChangeKind, Confirmation, EventKind, Finding, FindingState, Series
+from perfsvc.model import FAILURES, Cause, ChangeKind, Confirmation, EventKind, Finding, FindingState, Series
 from perfsvc.report.pages.finding import CommitRange, FindingDetails
 from perfsvc.report.pages.site import FindingView, Site
 from perfsvc.service.dashboard.commits import CommitReader
@@ -18,7 +18,7 @@ READ = 50
 written each time."""
 MOST_CONFIRMATIONS = 16
 """How many confirmations of a finding are shown."""
-CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.UNCONFIRMED})
+CODE = FAILURES | {Cause.KERNEL, Cause.LAUNCH, Cause.UNCONFIRMED}
 """The causes that may be commits."""
 CONFIRMING = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.CONFIRMED, EventKind.REOPENED})
 """The events of a run that measured suspects of the finding again."""
