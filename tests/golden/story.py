@@ -398,6 +398,7 @@ def of_a_search(place: Place) -> None:
     place.step("the slow commit", "bisect", BETA, "--good", "HEAD~7", *where, "--seed", "1")
     place.step("as JSON", "bisect", BETA, "--good", "HEAD~7", *where, "--seed", "1", "--format", "json")
     place.step("a search without a change", "bisect", BETA, "--good", "HEAD~7", "--bad", "HEAD~5", *where)
+    place.step("the commit that broke it", "bisect", BETA, "--good", "HEAD~7", "--bad", "HEAD~1", *where)
     place.step("two revisions", "compare", "--interleaved", "HEAD~7", "HEAD", *where)
     place.step("as JSON", "compare", "--interleaved", "HEAD~7", "HEAD", *where, "--format", "json")
 
