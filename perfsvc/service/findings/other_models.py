@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from perfsvc.judge import MOVES
 from perfsvc.model import Direction, Finding, FindingState, Verdict
-from perfsvc.service.findings.update import CODE
+from perfsvc.service.findings.root_causes import CODE
 from perfsvc.service.git import commit_ranges
 from perfsvc.store import Store
 

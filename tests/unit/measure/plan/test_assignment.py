@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.measure.plan.assignment import (
@@ -141,6 +141,7 @@ def test_after_the_first_night_the_devices_take_equally_long(host):
     assert host.slowest_s(host.assigned()) < (1 + SMALL_GAIN) * mean_s
 
 
+@settings(deadline=None)
 @given(costs=st.lists(st.floats(0.01, 10), min_size=1, max_size=7), devices=st.integers(2, 3))
 def test_no_assignment_is_much_better(costs, devices):
     """Compare with all possible assignments. No move helps, so the bound of Finn and Horowitz (1979) holds."""
