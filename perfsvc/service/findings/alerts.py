@@ -13,6 +13,7 @@ from perfsvc import judge, units
 from perfsvc.judge.changes.scores import Floats, Ints
 from perfsvc.model import AUXILIARY, Cause, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
 from perfsvc.service.compare.sides import sides_of
+from perfsvc.service.findings.steps import is_large
 from perfsvc.store import SeriesHistory, Store
 
 HISTORY_RUNS = 200
@@ -199,8 +200,9 @@ def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) 
         reason=f"a {kind.value} in its history since run {since}",
     )
     evidence = f"{units.percent(change.ratio)} since run {since}, a {kind.value} in its history"
-    raised_before = change.alert.raised < len(runs) - 1
-    return Suspect(moved, kind, direction, evidence, since=since if raised_before else None)
+    # The runs since a large change show it already, also if this run is the first to raise an alert.
+    shown_before = change.alert.raised < len(runs) - 1 or (is_large(moved) and since < runs[-1])
+    return Suspect(moved, kind, direction, evidence, since=since if shown_before else None)
 
 
 def _last_runs_with_other_code(

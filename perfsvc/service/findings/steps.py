@@ -29,8 +29,9 @@ from perfsvc.store import Store
 LOOK_BACK = 14
 """The most runs that are searched for the last one that measured a series."""
 
-LARGE = 0.10
-"""A change of this share always reaches a person, whether something explains it or not."""
+LARGE = 0.08
+"""A change of this share always reaches a person, whether something explains it or not; so does every change of 10 %,
+which noise may make a little smaller."""
 
 RUNS_BEFORE = 5
 """A series that moved with unchanged code has to be slower than in most of these runs before."""
@@ -160,7 +161,7 @@ def lasting(store: Store, run: int, *, threshold: judge.ThresholdOption = None) 
                 if not _is_slower(judged) or (is_cleared and not is_large(judged)):
                     slower.discard(judged.series)
     moved = {
-        series: verdicts[0]
+        series: verdicts[-1]
         for series in slower
         if (verdicts := before[series])
         and len(verdicts) == _runs_needed(verdicts)
