@@ -12,12 +12,14 @@ The folder that a user names may be a link. Links below this folder are not foll
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import pwd
 import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -32,6 +34,21 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FIXED = {errno.EACCES, errno.EPERM, errno.EBUSY}  # EBUSY: the file itself is mounted, as in a container
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 hex digest of a file; empty if it is no file, or cannot be read."""
+    try:
+        state = path.stat()
+        return _file_digest(path, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    except OSError:
+        return ""
+
+
+@lru_cache(1 << 16)  # many cases use the same files
+def _file_digest(path: Path, *_: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Folder:

@@ -1,8 +1,9 @@
 """Compile all units of a plan in parallel, or take their binaries from the cache, before any device is used."""
 
+import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
@@ -16,6 +17,8 @@ from perfsvc.temporary import temporary_folder
 
 Built = Binary | CaseError
 
+MOST_LISTS = 8
+"""How many lists of files the cache keeps for a unit: what it includes may depend on the contents of its headers."""
 SIGNALS_S = 0.2
 """Seconds after which the wait for compilers wakes up: a signal just before a wait does not interrupt it."""
 
@@ -110,21 +113,47 @@ class _Builder:
             if sources.is_python(unit):
                 text = sources.python_text(unit)
                 return Binary(text, digest(text), cached=True, seconds=0.0, sources={unit.source.name: text})
-            files = sources.local_files(unit)
-            key = digest(self._toolchain.preimage(unit, files))
-            cached = self._cache.get(key)
-            code = self._compile(unit, files, key) if cached is None else cached
+            return self._build(unit, start)
         except CaseError as error:
             return error
-        shared = {name: self._texts.setdefault(text, text) for name, text in files.items()}
-        return Binary(code, digest(code), cached is not None, time.perf_counter() - start, shared)
 
-    def _compile(self, unit: Unit, files: Mapping[str, bytes], key: str) -> bytes:
-        """Compile a unit and store its binary under the key; raise ``CompileError`` if its files have changed."""
+    def _build(self, unit: Unit, start: float) -> Binary:
+        """Return the binary of a unit that is compiled; raise ``CaseError`` if it does not compile.
+
+        The cache has lists of the files that the compiler read for the unit when it was compiled earlier. A binary is
+        stored under the digests of all files of such a list.
+        """
+        preimage = self._toolchain.preimage(unit) + json.dumps(sources.variables()).encode()
+        lists = self._lists(preimage)
+        for files in lists:
+            state = sources.state_of(unit, files)
+            if (code := self._cache.get(_key(preimage, state))) is not None:
+                return self._binary(unit, files, state, code, cached=True, start=start)
+        files = self._toolchain.dependencies(unit)
+        state = sources.state_of(unit, files)
         code = self._toolchain.compile(unit)
-        sources.require_same(unit, files)  # ``key`` was computed from ``files``, but the compiler has read them again
-        self._cache.put(key, code)
-        return code
+        sources.require_same(unit, files, state)
+        self._cache.put(_key(preimage, state), code)
+        lists = [files, *(other for other in lists if other != files)][:MOST_LISTS]
+        self._cache.put(digest(preimage), json.dumps(lists).encode())
+        return self._binary(unit, files, state, code, cached=False, start=start)
+
+    def _lists(self, preimage: bytes) -> list[tuple[str, ...]]:
+        """Return the lists of files that the cache has for a unit, the newest first."""
+        stored = self._cache.get(digest(preimage))
+        return [tuple(files) for files in json.loads(stored)] if stored else []
+
+    def _binary(
+        self, unit: Unit, files: Sequence[str], state: dict[str, str], code: bytes, *, cached: bool, start: float
+    ) -> Binary:
+        texts = sources.texts(unit, files)
+        shared = {name: self._texts.setdefault(text, text) for name, text in texts.items()}
+        with_parts = sources.built_with(unit, {name: state[name] for name in files})
+        return Binary(code, digest(code), cached, time.perf_counter() - start, shared, built_with=with_parts)
+
+
+def _key(preimage: bytes, state: dict[str, str]) -> str:
+    return digest(preimage + json.dumps(sorted(state.items())).encode())
 
 
 def _usable_cores() -> int:

@@ -33,11 +33,13 @@ class Kernels(dict[str, StaticFacts]):
     Args:
         facts: the facts by name.
         most_threads: the largest block of each kernel with ``__launch_bounds__``; larger blocks cannot be launched.
+        source: the digest of everything of the user that decides the binary.
     """
 
-    def __init__(self, facts: Mapping[str, StaticFacts], most_threads: Mapping[str, int]) -> None:
+    def __init__(self, facts: Mapping[str, StaticFacts], most_threads: Mapping[str, int], source: str = "") -> None:
         super().__init__(facts)
         self.most_threads = most_threads
+        self.source = source
 
 
 UnitFacts = Kernels | CaseError
@@ -47,9 +49,9 @@ UnitFacts = Kernels | CaseError
 class VerboseNvcc(NvccToolchain):
     """nvcc, with binaries that begin with what the assembler printed about each kernel."""
 
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return everything that decides the binary, and the format in which it is kept."""
-        return _FORMAT + super().preimage(unit, files)
+    def preimage(self, unit: Unit) -> bytes:
+        """Return everything that decides the binary except its files, and the format in which it is kept."""
+        return _FORMAT + super().preimage(unit)
 
     def compile(self, unit: Unit) -> bytes:
         """Return what the assembler printed, and the binary; raises ``CompileError``."""
@@ -97,10 +99,11 @@ def machine_code(binary: Binary) -> bytes:
     return binary.code.partition(_END)[2]
 
 
-def source_digest(unit: Unit) -> str:
-    """Return a digest of what decides a unit's binary apart from compiler and target; raises ``CompileError``."""
-    libraries = [f"{name} {content}" for name, content in linking.libraries(unit).items()]
-    return digest(sources.preimage(unit, sources.local_files(unit), target="", version="", settings=libraries))
+def _source_digest(unit: Unit, binary: Binary) -> str:
+    """Return a digest of what decides a unit's binary apart from compiler, target and environment."""
+    settings = [f"{name} {content}" for name, content in linking.libraries(unit).items()]
+    settings += [f"{name} {digest(text)}" for name, text in sorted(binary.sources.items())]
+    return digest(sources.preimage(unit, target="", version="", settings=settings))
 
 
 def _facts(unit: Unit, binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
@@ -127,7 +130,8 @@ def _facts(unit: Unit, binary: Binary, kernels: Mapping[str, str], opcodes: Mapp
         )
         for symbol, sass in kernels.items()
     }
-    return Kernels(facts, {names.get(symbol, symbol): most for symbol, most in elf.most_threads(code).items()})
+    most_threads = {names.get(symbol, symbol): most for symbol, most in elf.most_threads(code).items()}
+    return Kernels(facts, most_threads, _source_digest(unit, binary))
 
 
 # --- what NVIDIA's assembler prints with -v: the only source of spills -----------------------------------------------

@@ -2,7 +2,7 @@
 
 A twin is compiled only for its line table. The table names the code digest of the twin: if the digest equals that of
 the binary that runs, both have the same instructions, and the table holds for this binary. The twin itself is not kept,
-because it contains the folders of its files; the table has the names of ``sources.local_files``.
+because it contains the folders of its files; the table has the names of ``sources.user_files``.
 
 The table of a cubin is a program for the state machine of DWARF 2 (https://dwarfstd.org/doc/dwarf-2.0.0.pdf, section
 6.2). NVIDIA adds an instruction that marks the code of an inlined function with the row of the call.
@@ -68,14 +68,15 @@ class LineTable:
 class TwinNvcc(NvccToolchain):
     """nvcc with ``-lineinfo``; its binaries are line tables."""
 
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return everything that decides the line table, and the format in which it is kept."""
-        return _FORMAT + super().preimage(unit, files)
+    def preimage(self, unit: Unit) -> bytes:
+        """Return everything that decides the line table except its files, and the format in which it is kept."""
+        return _FORMAT + super().preimage(unit)
 
     def compile(self, unit: Unit) -> bytes:
         """Return the encoded line table of a unit's twin; raises ``CompileError``."""
         code = self.compile_with_lines(unit)
-        names = {str(path): name for path, name in sources.local_names(unit).items()}
+        files = sources.user_files(unit, self.dependencies(unit))
+        names = {str(path.resolve()): name for name, path in files.items()}
         try:
             return codec.encode(read_lines(code, unit.source.parent, names))
         except DAMAGED as error:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 
 from perfsvc import elf, entries
 from perfsvc.build import sources
@@ -58,26 +57,25 @@ def local_lines_of_all(
         elif not table.holds_for(codes[unit]):
             lines[unit] = CaseError("with -lineinfo, the compiler makes other code")
         else:
-            paths = {name: path for path, name in sources.local_names(unit).items()}
             names = {} if is_library(unit) else entries.readable(codes[unit], unit.entries)
             lines[unit] = {
-                names.get(symbol, symbol): _local_lines(table, symbol, accesses[digest(text)], paths)
+                names.get(symbol, symbol): _local_lines(unit, table, symbol, accesses[digest(text)])
                 for symbol, text in texts[unit].items()
             }
     return lines
 
 
-def _local_lines(
-    table: LineTable, kernel: str, offsets: Collection[int], paths: Mapping[str, Path]
-) -> tuple[LocalLine, ...]:
+def _local_lines(unit: Unit, table: LineTable, kernel: str, offsets: Collection[int]) -> tuple[LocalLine, ...]:
     """Return the lines of the instructions at some offsets of a kernel, the line with most instructions first.
 
     Args:
-        table: the lines of the kernel's unit.
+        unit: the kernel's unit.
+        table: the lines of the unit.
         kernel: the kernel's symbol.
         offsets: the offsets of the instructions in bytes.
-        paths: the path of each of the user's files, by its name in the table.
     """
     counts = Counter(line for offset in offsets if (line := table.line(kernel, offset)))
-    lines = [LocalLine(paths[line.file], line.line, number) for line, number in counts.items()]
+    lines = [
+        LocalLine(sources.user_path(unit, line.file).resolve(), line.line, number) for line, number in counts.items()
+    ]
     return tuple(sorted(lines, key=lambda line: (-line.instructions, str(line.path), line.line)))

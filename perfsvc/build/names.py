@@ -1,10 +1,9 @@
 """Kernels that are named as in C++: pointers that make a unit's binary have them, and errors about names."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from perfsvc import entries
-from perfsvc.build import sources
 from perfsvc.build.toolchain import compile_failure
 from perfsvc.errors import CompileError
 from perfsvc.model import Unit
@@ -34,10 +33,14 @@ def pointers(unit: Unit) -> str:
     return "".join(f"{marker(entry)}\n__device__ auto {entries.pointer(entry)} = &{entry};\n" for entry in named)
 
 
-def failure(unit: Unit, message: str) -> CompileError:
+Texts = Callable[[Unit], Mapping[str, bytes]]
+"""Returns the texts of the user's files that a unit consists of, by name."""
+
+
+def failure(unit: Unit, message: str, texts: Texts) -> CompileError:
     """Return the error for a unit that does not compile: a wrong name of a kernel, or a mistake in the source."""
     if wrong := _ERROR.search(message):
-        return unknown(unit, wrong[1], declared(unit), "" if _UNCLEAR in wrong[2] else wrong[2])
+        return unknown(unit, wrong[1], declared(texts(unit).values()), "" if _UNCLEAR in wrong[2] else wrong[2])
     return compile_failure(unit, message)
 
 
@@ -67,13 +70,13 @@ def unknown(unit: Unit, entry: str, present: Collection[str], reason: str = "") 
     return CompileError(f"{what} (the compiler: {reason})" if reason else what, cure=cure)
 
 
-def declared(unit: Unit) -> tuple[str, ...]:
+def declared(texts: Iterable[bytes]) -> tuple[str, ...]:
     """Return the kernels that the files of a unit declare, each with its parameters, in the order of the files."""
-    return tuple(dict.fromkeys(_declared(unit)))
+    return tuple(dict.fromkeys(_declared(texts)))
 
 
-def _declared(unit: Unit) -> Iterator[str]:
-    for text in sources.local_files(unit).values():
+def _declared(texts: Iterable[bytes]) -> Iterator[str]:
+    for text in texts:
         bare = _BOUNDS.sub(" ", _COMMENT.sub(" ", text.decode(errors="replace")))
         for template, kernel in _KERNEL.findall(bare):
             yield " ".join(f"{template} {kernel}".split())

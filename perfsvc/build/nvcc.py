@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -11,7 +12,7 @@ from perfsvc import entries
 from perfsvc.build import libraries, linking, names, sources
 from perfsvc.build.libraries import is_library
 from perfsvc.build.toolchain import compile_timeout
-from perfsvc.errors import CompileError, NoCompilerError
+from perfsvc.errors import CompileError, NoCompilerError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
 from perfsvc.process import programs
@@ -46,6 +47,7 @@ class NvccToolchain:
 
     Raises:
         NoCompilerError: there is no nvcc, or it cannot be run.
+        UsageError: an environment variable with flags for nvcc chooses another architecture.
     """
 
     def __init__(self, target: str) -> None:
@@ -55,13 +57,20 @@ class NvccToolchain:
                 "nvcc was not found on PATH, in CUDA_HOME, in /usr/local/cuda, or as a Python package",
                 cure=f"{install_command('nvcc')}, or install NVIDIA's CUDA toolkit",
             )
+        for variable in _FLAG_VARIABLES:
+            if chosen := _architectures(shlex.split(os.environ.get(variable, ""))):
+                raise UsageError(
+                    f"{variable} chooses the architecture ({' '.join(chosen)}), and perfsvc compiles for {target}",
+                    cure=f"leave {chosen[0]} out of {variable}; perfsvc check takes --arch, and a variant has options=",
+                )
         self.target = target
         self.path = path
         printed = self._output_of("--version")
         match = _VERSION.search(printed)
         if match is None:
             raise NoCompilerError(f"{path} --version prints no version: {printed.strip()}", cure="reinstall it")
-        self.version = f"nvcc {match[1]}"
+        flags = (f"{name}={os.environ[name]}" for name in _FLAG_VARIABLES if os.environ.get(name))
+        self.version = " ".join([f"nvcc {match[1]}", *flags])
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -84,13 +93,30 @@ class NvccToolchain:
         except OSError as error:
             raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
 
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return everything that decides the binary."""
-        settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
-        if is_library(unit):
-            settings += libraries.settings(unit)
+    def preimage(self, unit: Unit) -> bytes:
+        """Return everything that decides the binary except the files that ``dependencies`` returns."""
+        settings = libraries.settings(unit) if is_library(unit) else []
         settings += [f"{name} {digest}" for name, digest in linking.libraries(unit).items()]
-        return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
+        return sources.preimage(unit, target=self.target, version=self.version, settings=settings)
+
+    def dependencies(self, unit: Unit) -> tuple[str, ...]:
+        """Return every file that nvcc reads for a unit; raises ``CompileError`` if it cannot preprocess the unit."""
+        with temporary_folder() as folder:
+            rule = folder / "files"
+            files: dict[str, None] = {}
+            for source in (unit.source, *unit.others):
+                if not source.is_file():
+                    raise CompileError(f"there is no {source}", cure="correct the source's name")
+                options = [word for word in linking.link_options(unit.options).others if word not in _PTX_OPTIONS]
+                if is_library(unit):
+                    options += libraries.nvcc_options(unit, "" if _chosen_architecture(unit) else self.target)
+                else:
+                    options += self._architecture(unit)
+                name = os.path.relpath(source, unit.source.parent)
+                self._call(unit, folder, ["-M", *options, *sources.definitions(unit), "-MF", str(rule), name])
+                text = rule.read_text(encoding="utf-8", errors="surrogateescape")
+                files |= dict.fromkeys(sources.files_of_rule(unit, text))
+            return tuple(files)
 
     def compile(self, unit: Unit) -> bytes:
         """Compile a unit; raises ``CompileError`` with nvcc's message, or if the binary lacks an entry."""
@@ -115,8 +141,6 @@ class NvccToolchain:
 
     def _compile(self, unit: Unit, *further: str) -> tuple[bytes, str]:
         """Compile a unit with further options; return the binary and all that nvcc printed."""
-        if not unit.source.is_file():
-            raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
         # nvcc's temporary files go into this folder too, and are deleted with it: a killed nvcc deletes none of them.
         with temporary_folder() as folder:
             output = folder / "code.cubin"
@@ -129,8 +153,19 @@ class NvccToolchain:
         if is_library(unit):
             libraries.require_entries(unit, code)
         else:
-            _require_entries(unit, code)
+            self._require_entries(unit, code)
         return code, printed
+
+    def _require_entries(self, unit: Unit, code: bytes) -> None:
+        """Raise ``CompileError`` if a name of the unit means no kernel of the binary, or several."""
+        for entry in unit.entries:
+            found = entries.symbols(code, entry)
+            if len(found) != 1:
+                present = [entries.demangled(symbol) for symbol in found or entries.kernels(code)]
+                raise names.unknown(unit, entry, present or names.declared(self._texts(unit).values()))
+
+    def _texts(self, unit: Unit) -> dict[str, bytes]:
+        return sources.texts(unit, self.dependencies(unit))
 
     def _link(self, unit: Unit, output: Path, further: Sequence[str]) -> str:
         """Compile each source of a unit, and link the parts; return all that nvcc printed."""
@@ -140,8 +175,6 @@ class NvccToolchain:
             )
         folder, parts, printed = output.parent, [], ""
         for number, source in enumerate((unit.source, *unit.others)):
-            if not source.is_file():
-                raise CompileError(f"there is no {source}", cure="correct the source's name")
             part = folder / f"part{number}.cubin"
             printed += self._call(unit, folder, ["-rdc=true", *further, *self._arguments(unit, source, part)])
             parts.append(str(part))
@@ -205,22 +238,18 @@ class NvccToolchain:
                 f"{self.version} cannot build for {self.target}; it builds for {', '.join(self.targets)}",
                 cure="install a CUDA toolkit that knows this GPU and put its nvcc on PATH",
             )
-        return names.failure(unit, _TEMPORARY.sub(r"\1", output))
+        return names.failure(unit, _TEMPORARY.sub(r"\1", output), self._texts)
 
 
 def _chosen_architecture(unit: Unit) -> list[str]:
     """Return the words of a unit's own options that choose the architecture."""
+    return _architectures(unit.options)
+
+
+def _architectures(options: Sequence[str]) -> list[str]:
+    """Return the words that choose the architecture."""
     words: list[str] = []
-    for word, following in pairwise([*unit.options, ""]):
+    for word, following in pairwise([*options, ""]):
         if word.startswith(_ARCHITECTURE):
             words += [word] if "=" in word else [word, following]
     return words
-
-
-def _require_entries(unit: Unit, code: bytes) -> None:
-    """Raise ``CompileError`` if a name of the unit means no kernel of the binary, or several."""
-    for entry in unit.entries:
-        found = entries.symbols(code, entry)
-        if len(found) != 1:
-            present = [entries.demangled(symbol) for symbol in found or entries.kernels(code)]
-            raise names.unknown(unit, entry, present or names.declared(unit))

@@ -1,20 +1,23 @@
-"""What decides a binary: compile options as nvcc reads them, the source, and the user's files that it includes.
+"""What decides a binary: compile options as nvcc reads them, and the files that the compiler reads.
 
 nvcc gets a unit's options unchanged. All other code that has to understand options (the CPU device's toolchain, the
-search for included files) reads them here, so that no two toolchains interpret one option differently.
+names of files in include folders) reads them here, so that no two toolchains interpret one option differently.
 """
 
 import ast
+import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from perfsvc.errors import CompileError
-from perfsvc.model import Unit, digest
+from perfsvc.files import file_digest
+from perfsvc.model import Unit
 
 # --- options ---------------------------------------------------------------------------------------------------------
 
@@ -36,6 +39,7 @@ _OPTION_KINDS = {
 }
 _JOINED = re.compile(r"(-[DUI])(?!=)(.+)", re.DOTALL)
 _FORWARDS_NEXT_WORD = re.compile(r"-X\w+|--[a-z]+-options")  # -Xcompiler -Wall, --ptxas-options -v
+_OPTIONS_IN_FILE = re.compile(r"(?:^|[ ,=])@([^ ,]+)")  # -Xcompiler @options.txt
 _COMMA = re.compile(r"(?<!\\),")
 
 
@@ -63,7 +67,7 @@ class CompileOptions:
 def read_options(words: Sequence[str]) -> CompileOptions:
     """Sort the words of an nvcc command line (``-Idir``, ``-I=dir`` or ``-I`` followed by ``dir``) by their purpose.
 
-    Raises ``CompileError`` if the options are in a file: the build cache would not notice a change of this file.
+    Raises ``CompileError`` if options are in a file: the build cache would not notice a change of this file.
     """
     return _read_options(tuple(words))
 
@@ -76,7 +80,7 @@ def _read_options(words: tuple[str, ...]) -> CompileOptions:
     def values(kind: str) -> tuple[str, ...]:
         return tuple(value for option_kind, value in options if option_kind == kind)
 
-    if files := values("file"):
+    if files := [*values("file"), *_OPTIONS_IN_FILE.findall(" ".join(values("other")))]:
         raise CompileError(
             f"options are not read from a file ({files[0]})", cure="write them into the options of the variant"
         )
@@ -129,41 +133,29 @@ def _directive(kind: str, macro: str) -> str:
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+"""The environment variables that name folders of headers."""
+VARIABLES = (
+    *FOLDER_VARIABLES,
+    *("COMPILER_PATH", "GCC_EXEC_PREFIX", "INCLUDES", "LIBRARY_PATH"),
+    *("NVCC_APPEND_FLAGS", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS"),
+)
+"""The environment variables that change what a compiler reads or does."""
+
 _ELSEWHERE = "<I"  # starts the names of files in include folders that are known by their number
+_CONTINUED = re.compile(r"\\\r?\n")
+_SPACE = re.compile(r"(?<!\\)\s+")
+_ESCAPED = re.compile(r"\\([ #])|\$(\$)")
+_HEADERS = re.compile(r".*?/include(?=/)")
 
 
-@dataclass(frozen=True, slots=True)
-class _HeaderFolder:
-    """A folder of headers, and its name relative to the source's folder, equal on every machine."""
+def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] = ()) -> bytes:
+    """Return everything that decides a binary except the contents of its files, as canonical JSON.
 
-    name: str
-    path: Path
-
-    def find(self, included: str) -> tuple[str, Path] | None:
-        """Return the name and the path of an included file; None if this folder does not have the file.
-
-        The name is relative to the source's folder, so that it is equal on every machine.
-        """
-        path = self.path / included
-        if not path.is_file():
-            return None
-        joined = os.path.join(self.name, included)  # noqa: PTH118 - names are no paths of this machine
-        return joined if joined.startswith(_ELSEWHERE) else os.path.normpath(joined), path
-
-
-def preimage(
-    unit: Unit, files: Mapping[str, bytes], *, target: str, version: str, settings: Sequence[str] = ()
-) -> bytes:
-    """Return everything that decides a binary, as canonical JSON that contains no path of this machine.
-
-    Files count by name and content. A header belongs to the toolkit or the system if it is neither next to the
-    including file nor in an include folder. Only the version of the compiler counts for such a header, and for a header
-    whose name comes from a macro.
+    The folder of the checkout does not count, so that all checkouts share binaries.
 
     Args:
         unit: the unit that is compiled.
-        files: the texts of the unit's source and of the user's files that it includes, by name.
         target: the target that the unit is compiled for.
         version: name and version of the compiler.
         settings: what the toolchain adds to the unit's own options.
@@ -171,31 +163,147 @@ def preimage(
     Raises:
         CompileError: the unit reads options from a file.
     """
-    options = read_options(unit.options)
+    read_options(unit.options)
     content = {
         "target": target,
         "version": version,
         "settings": list(settings),
-        "options": [*options.others, options.standard],
-        "defines": list(directives(unit)),
+        "source": unit.source.name,
+        "options": list(unit.options),
+        "defines": list(unit.defines),
         "entries": list(unit.entries),
-        "files": [[name, digest(text)] for name, text in files.items()],
         "linked": [os.path.relpath(source, unit.source.parent) for source in unit.others],
+        "libraries": unit.libraries,
     }
-    if unit.libraries is not None:
-        content["libraries"] = list(unit.libraries)
-    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return text.replace(f"{_checkout(unit.source.absolute().parent)}/", "<checkout>/").encode()
 
 
-def local_files(unit: Unit) -> dict[str, bytes]:
-    """Return the sources and every file of the user that they include, by name, in order of inclusion.
+def variables() -> dict[str, str]:
+    """Return the environment variables that are set and change what a compiler reads or does, with their values."""
+    return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
-    Names are relative to the source's folder. If an include folder is given by its absolute path, its files are called
-    ``<I0>/name``, where 0 is the folder's position among the include folders.
 
-    Raises ``CompileError`` if a file cannot be read.
+def files_of_rule(unit: Unit, rule: str, temporary: Path | None = None) -> tuple[str, ...]:
+    """Return the files in a rule for make that a compiler has written (``-M``): all that it reads for a unit.
+
+    A file in the checkout is named relative to the source's folder, so that all checkouts name it equally, and any
+    other file as the compiler names it. The files of the folder ``temporary`` are left out.
     """
-    return {name: text for name, _, text in _local_files(unit)}
+    words = _SPACE.split(_CONTINUED.sub(" ", rule.partition(": ")[2]).strip())
+    names = [os.path.normpath(_ESCAPED.sub(r"\1\2", word)) for word in words if word]
+    kept = (name for name in names if temporary is None or not Path(name).is_relative_to(temporary))
+    return tuple(dict.fromkeys(_in_checkout(unit, name) for name in kept))
+
+
+def _in_checkout(unit: Unit, path: str) -> str:
+    """Return a path; if it lies in the checkout of a unit, relative to the source's folder."""
+    folder = unit.source.absolute().parent
+    return os.path.relpath(path, folder) if path.startswith(f"{_checkout(folder)}/") else path
+
+
+def state_of(unit: Unit, files: Sequence[str]) -> dict[str, str]:
+    """Return the digest of each file that a compiler reads for a unit; empty for a file that cannot be read.
+
+    A compiler takes a header from the first folder that has it. So a file that is called like one of the files counts
+    too if it lies in a folder where the compiler may look first: otherwise a new file there would go unnoticed.
+    """
+    folder = unit.source.absolute().parent
+    names = dict.fromkeys(files)
+    folders = [*include_folders(unit), *(str(Path(name).parent) for name in files if not Path(name).is_absolute())]
+    folders += [name for variable in FOLDER_VARIABLES for name in os.environ.get(variable, "").split(os.pathsep)]
+    endings = _endings(tuple(files))
+    for searched in dict.fromkeys(map(os.path.normpath, folders)):
+        with contextlib.suppress(OSError):
+            for entry in endings.keys() & {path.name for path in (folder / searched).iterdir()}:
+                paths = (os.path.normpath(f"{searched}/{ending}") for ending in endings[entry])
+                names |= dict.fromkeys(path for path in paths if (folder / path).is_file())
+    return {name: file_digest(folder / name) for name in names}
+
+
+def require_same(unit: Unit, files: Sequence[str], before: Mapping[str, str]) -> None:
+    """Raise ``CompileError`` if a file of a unit has changed: the compiler may have read either content.
+
+    Args:
+        unit: the unit that was compiled.
+        files: the files that the compiler reads.
+        before: their digests before the compilation (``state_of``).
+    """
+    now = state_of(unit, files)
+    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
+        raise CompileError(
+            f"{unit.source.name}: {', '.join(changed)} changed while it was compiled",
+            cure="run again once all files are saved",
+        )
+
+
+@lru_cache
+def _endings(files: tuple[str, ...]) -> dict[str, set[str]]:
+    """Return the names under which the files may be included, ``c.h`` and ``b/c.h`` of ``/a/b/c.h``, by first part."""
+    endings: dict[str, set[str]] = defaultdict(set)
+    for file in files:
+        parts = [part for part in Path(file).parts if part not in {"/", ".."}]
+        for start, first in enumerate(parts):
+            endings[first].add("/".join(parts[start:]))
+    return endings
+
+
+def user_files(unit: Unit, files: Iterable[str]) -> dict[str, Path]:
+    """Return the files of the user among those that a compiler reads for a unit, by name.
+
+    These are the files of the checkout and of the unit's include folders. A name is relative to the source's folder. If
+    a folder elsewhere is given by its absolute path, its files are called ``<I0>/name``, where 0 is the folder's
+    position among the include folders.
+    """
+    return {label: unit.source.parent / name for name in files if (label := _label(unit, name))}
+
+
+def texts(unit: Unit, files: Iterable[str]) -> dict[str, bytes]:
+    """Return the texts of ``user_files`` by name; raises ``CompileError`` if a file cannot be read."""
+    return {name: read_file(path) for name, path in user_files(unit, files).items()}
+
+
+def user_path(unit: Unit, label: str) -> Path:
+    """Return the path of a file that ``user_files`` has named."""
+    number, _, name = label.removeprefix(_ELSEWHERE).partition(">/")
+    folder = Path(include_folders(unit)[int(number)], name) if label.startswith(_ELSEWHERE) else Path(label)
+    return unit.source.parent / folder
+
+
+def built_with(unit: Unit, state: Mapping[str, str]) -> dict[str, bytes]:
+    """Return what a binary depends on besides the user's files: variables of the environment, and other headers.
+
+    ``state`` has the digests of all its files.
+    """
+    headers: dict[str, list[str]] = defaultdict(list)
+    for name, sha256 in state.items():
+        if not _label(unit, name):
+            folder = _HEADERS.match(name)
+            headers[folder[0] if folder else str(Path(name).parent)].append(f"{name} {sha256}")
+    lists = {f"headers in {name}": "\n".join(sorted(found)) for name, found in sorted(headers.items())}
+    return {name: text.encode() for name, text in {**variables(), **lists}.items()}
+
+
+def _label(unit: Unit, name: str) -> str:
+    """Return the name of a user's file; empty for a file of the toolkit or the system."""
+    if not Path(name).is_absolute():
+        return name
+    for number, folder in enumerate(include_folders(unit)):
+        if Path(folder).is_absolute() and Path(name).is_relative_to(folder):
+            return f"{_ELSEWHERE}{number}>/{os.path.relpath(name, folder)}"
+    return ""
+
+
+def include_folders(unit: Unit) -> tuple[str, ...]:
+    """Return the include folders that a unit's options name; those in the checkout relative to the source's folder."""
+    options = read_options(unit.options)
+    return tuple(_in_checkout(unit, name) for name in (*options.folders, *options.system_folders))
+
+
+@cache
+def _checkout(folder: Path) -> Path:
+    """Return the top folder of the checkout that holds a folder, or the folder itself outside every checkout."""
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 def is_python(unit: Unit) -> bool:
@@ -205,7 +313,7 @@ def is_python(unit: Unit) -> bool:
 
 def python_text(unit: Unit) -> bytes:
     """Return the text of a unit that is a Python file; raises ``CompileError`` if it is no readable Python."""
-    text = _read_file(unit.source)
+    text = read_file(unit.source)
     try:
         ast.parse(text, unit.source.name)
     except (SyntaxError, ValueError) as error:  # ValueError: a null byte
@@ -217,75 +325,7 @@ def python_text(unit: Unit) -> bytes:
     return text
 
 
-def local_names(unit: Unit) -> dict[Path, str]:
-    """Return the names that ``local_files`` gives to the files of a unit, by resolved path."""
-    return {path.resolve(): name for name, path, _ in _local_files(unit)}
-
-
-def _local_files(unit: Unit) -> Iterator[tuple[str, Path, bytes]]:
-    """Yield the name, path and text of each source and of every file of the user that it includes."""
-    base = _HeaderFolder("", unit.source.parent)
-    folders = tuple(_include_folders(unit))
-    source = _read_file(unit.source)
-    yield unit.source.name, unit.source, source
-    waiting = [(os.path.relpath(other, unit.source.parent), other) for other in unit.others]
-    waiting += _found_in(read_options(unit.options).includes, (base, *folders))
-    waiting += _included(source, base, folders)
-    # Resolving links costs time, and most sources include no local file.
-    seen = {unit.source.resolve()} if waiting else set()
-    while waiting:
-        name, path = waiting.pop(0)
-        if (resolved := path.resolve()) in seen:
-            continue
-        seen.add(resolved)
-        text = _read_file(path)
-        yield name, path, text
-        own_folder = _HeaderFolder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths
-        waiting += _included(text, own_folder, folders)
-
-
-def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
-    """Raise ``CompileError`` if a unit's files are no longer as in ``before``: the compiler may have read either text.
-
-    Args:
-        unit: the unit that was compiled.
-        before: the texts of the unit's files before the compilation, by name.
-    """
-    now = local_files(unit)
-    if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
-        raise CompileError(
-            f"{unit.source.name}: {', '.join(changed)} changed while it was compiled",
-            cure="run again once all files are saved",
-        )
-
-
-def _included(text: bytes, own_folder: _HeaderFolder, folders: Sequence[_HeaderFolder]) -> Iterator[tuple[str, Path]]:
-    """Yield the user's files that the text of a file in ``own_folder`` includes."""
-    for quoted, angled in _INCLUDE.findall(text.decode(errors="replace")):
-        yield from _found_in([quoted or angled], (own_folder, *folders) if quoted else folders)
-
-
-def _include_folders(unit: Unit) -> Iterator[_HeaderFolder]:
-    """Yield the unit's include folders, each with a name that contains no path of this machine."""
-    options, base = read_options(unit.options), unit.source.parent
-    for number, written in enumerate((*options.folders, *options.system_folders)):
-        path = base / written
-        if not os.path.isabs(written):  # noqa: PTH117 - written is text
-            yield _HeaderFolder(written, path)
-        elif path.is_relative_to(base.absolute()):
-            yield _HeaderFolder(str(path.relative_to(base.absolute())), path)
-        else:
-            yield _HeaderFolder(f"{_ELSEWHERE}{number}>", path)
-
-
-def _found_in(names: Sequence[str], folders: Sequence[_HeaderFolder]) -> Iterator[tuple[str, Path]]:
-    """Yield each named file, from the first folder that contains it; skip files that do not exist."""
-    for name in names:
-        if file := next((file for folder in folders if (file := folder.find(name))), None):
-            yield file
-
-
-def _read_file(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """Return the content of a file; raise ``CompileError`` if it cannot be read."""
     try:
         return path.read_bytes()

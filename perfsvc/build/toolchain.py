@@ -1,8 +1,10 @@
 """What every compiler can do, the errors they share, and the compiler of the fake device."""
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from perfsvc.build import sources
@@ -14,6 +16,7 @@ LINES_SHOWN = 30
 
 _CONTEXT_LINES = 3  # before the first error: which file included this one, which function it is in
 _ERROR = re.compile(r"\b(?:error|fatal|undefined)\b", re.IGNORECASE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _ERROR_DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*error\b[ \t]*(.*)$")
 
 
@@ -28,6 +31,8 @@ class Binary:
         seconds: how long it took to compile the binary or to find it in the cache.
         sources: the texts that the binary was compiled from: the unit's source and the user's files that it includes,
             by their names relative to the source's folder (``../shared/tile.cuh``).
+        built_with: what decides the binary besides the user's files: variables of the environment with their values,
+            and folders of headers with the digests of those that the compiler read.
         lines: the source lines of the instructions, which hold for this code; encoded by ``build.lines``. Empty if they
             are not known.
     """
@@ -37,6 +42,7 @@ class Binary:
     cached: bool
     seconds: float
     sources: Mapping[str, bytes] = field(default_factory=dict)
+    built_with: Mapping[str, bytes] = field(default_factory=dict)
     lines: bytes = b""
 
 
@@ -53,12 +59,17 @@ class Toolchain(Protocol):
         """The compiler's name and version as runs record them, such as ``nvcc 13.0.88``."""
         ...
 
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return everything that decides the binary: source, includes, parameters, options, target and version.
+    def preimage(self, unit: Unit) -> bytes:
+        """Return everything that decides the binary except its files: parameters, options, variables, version.
 
-        The result contains no path of this machine. ``files`` has the texts of the unit's source and of the user's
-        files that it includes, by name. Raises ``CompileError`` if the compiler cannot preprocess the files, if they
-        have changed since ``files`` was read, or if the unit reads options from a file.
+        Raises ``CompileError`` if the unit reads options from a file.
+        """
+        ...
+
+    def dependencies(self, unit: Unit) -> tuple[str, ...]:
+        """Return every file that the compiler reads for a unit (``sources.files_of_rule``).
+
+        Raises ``CompileError`` if the compiler cannot preprocess the unit.
         """
         ...
 
@@ -111,9 +122,20 @@ class FakeToolchain:
     target = "fake"
     version = "fake 1"
 
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return everything that decides the binary."""
-        return sources.preimage(unit, files, target=self.target, version=self.version)
+    def preimage(self, unit: Unit) -> bytes:
+        """Return everything that decides the binary except its files."""
+        return sources.preimage(unit, target=self.target, version=self.version)
+
+    def dependencies(self, unit: Unit) -> tuple[str, ...]:
+        """Return the sources of a unit and the headers that they include by plain lines, where they exist."""
+        folder, folders = unit.source.parent, sources.include_folders(unit)
+        files = [unit.source.name, *(os.path.relpath(source, folder) for source in unit.others)]
+        for name in files:  # grows
+            for header in _INCLUDE.findall(sources.read_file(folder / name).decode(errors="replace")):
+                paths = (os.path.normpath(Path(place, header)) for place in (Path(name).parent, *folders))
+                if (found := next((path for path in paths if (folder / path).is_file()), None)) and found not in files:
+                    files.append(found)
+        return tuple(files)
 
     def compile(self, unit: Unit) -> bytes:
         """Return a digest of the source and its includes instead of code.
@@ -124,9 +146,11 @@ class FakeToolchain:
         """
         if unit.libraries is not None:
             raise UnsupportedError("unsupported on the fake device: a library")
-        files = sources.local_files(unit)
-        for name, text in files.items():
-            for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):
+        files = self.dependencies(unit)
+        for name in files:
+            text = sources.read_file(unit.source.parent / name).decode(errors="replace")
+            for number, line in enumerate(text.splitlines(), start=1):
                 if match := _ERROR_DIRECTIVE.match(line):
                     raise compile_failure(unit, f"{name}:{number}: error: #error {match[1]}")
-        return f"fake {digest(self.preimage(unit, files))}".encode()
+        state = sorted(sources.state_of(unit, files).items())
+        return f"fake {digest(self.preimage(unit) + repr(state).encode())}".encode()

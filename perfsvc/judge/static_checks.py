@@ -10,6 +10,7 @@
   unrolled loop has more instructions and takes less time.
 """
 
+import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from perfsvc.model import (
@@ -24,6 +25,7 @@ from perfsvc.model import (
     Verdict,
 )
 
+_FLAGS = re.compile(r" (NVCC_\w+_FLAGS)=")  # in what a compiler calls itself: perfsvc.build.nvcc
 REGISTER_STEP = 8
 """Registers of a thread. On every architecture since Volta, a warp gets its registers in blocks of 256."""
 
@@ -153,8 +155,21 @@ def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[
     if same_source and same_toolkit:
         return Cause.ENVIRONMENT, "source and compiler are the same: headers outside the suite changed"
     if same_source:
-        return Cause.TOOLCHAIN, f"{held.toolkit} made other code from the same source"
+        return Cause.TOOLCHAIN, _change_of_compiler(held.toolkit, toolkit)
     return (Cause.KERNEL, "") if same_toolkit else (Cause.UNCONFIRMED, f"source and compiler ({held.toolkit}) changed")
+
+
+def _change_of_compiler(before: str, after: str) -> str:
+    """Return what changed between two compilers, each with the flags that the environment gives it."""
+    (old, *old_flags), (new, *new_flags) = (_FLAGS.split(toolkit) for toolkit in (before, after))
+    if old != new:
+        return f"{before} made other code from the same source"
+    was, now = (dict(zip(flags[::2], flags[1::2], strict=True)) for flags in (old_flags, new_flags))
+    return ", ".join(
+        f"{name} changed: {was.get(name, '(none)')} → {now.get(name, '(none)')}"
+        for name in sorted(was.keys() | now.keys())
+        if was.get(name) != now.get(name)
+    )
 
 
 def fact_changes(before: CheckedKernel, after: CheckedKernel) -> tuple[FactChange, ...]:

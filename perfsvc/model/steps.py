@@ -5,6 +5,9 @@ from typing import Literal
 
 from perfsvc.model.cases import Buffer, Case, Kind, Value
 
+Parts = tuple[tuple[str, str], ...]
+"""What a case uses, such as a file or a variable, each with its digest or its value."""
+
 Dim3 = tuple[int, int, int]
 """The extent of a grid or a block in x, y and z."""
 

@@ -292,6 +292,18 @@ def test_another_compiler_is_the_cause_and_has_its_own_baseline(check, repositor
     assert check("--format", "json").json["counts"] == {"unchanged": 6}
 
 
+def test_flags_of_the_compiler_in_the_environment_are_the_cause(check, repository, perfsvc):
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace("__launch_bounds__(1024) ", ""))
+    repository.commit()
+    check()
+    perfsvc.environment["NVCC_APPEND_FLAGS"] = "-maxrregcount=24"
+    found = check("--format", "json", code=1).json
+    reasons = {verdict["reason"] for verdict in found["verdicts"] if verdict["verdict"] == "regression"}
+    assert reasons == {"NVCC_APPEND_FLAGS changed: (none) → -maxrregcount=24"}
+    perfsvc.environment["NVCC_APPEND_FLAGS"] = "-arch=sm_80"
+    assert "NVCC_APPEND_FLAGS chooses the architecture (-arch=sm_80)" in check(code=2).err
+
+
 def test_without_a_disassembler_that_works_only_instruction_counts_and_lines_are_missing(
     check, repository, monkeypatch, tmp_path
 ):

@@ -122,12 +122,12 @@ def _declared_name(words: Sequence[str], index: int) -> str:
     return ""
 
 
-def require_entries(text: str, unit: Unit) -> None:
+def require_entries(text: str, unit: Unit, texts: names.Texts) -> None:
     """Raise ``CompileError`` if the text lacks a kernel that the unit names plainly; the compiler finds all others."""
     present = {name for name, _ in _declared(text)}
     for name in unit.entries:
         if is_plain(name) and name not in present:
-            raise names.unknown(unit, name, names.declared(unit))
+            raise names.unknown(unit, name, names.declared(texts(unit).values()))
 
 
 def with_dynamic_shared(text: str) -> str:

@@ -1,7 +1,7 @@
 """A C++ compiler of the host as the toolchain of the CPU device: .cu files compile unchanged with ``cuda_on_cpu.h``.
 
-A unit is preprocessed, paths are removed from its text (``cuda_text``), and only that text is compiled. So one string
-decides the binary: the cache's key cannot miss anything, and equal units in different folders give equal bytes.
+A unit is preprocessed, paths are removed from its text (``cuda_text``), and only that text is compiled. So equal units
+in different folders give equal bytes.
 """
 
 import importlib.util
@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
-from perfsvc.build import names, sources
+from perfsvc.build import libraries, names, sources
 from perfsvc.build.cache import default_folder
 from perfsvc.build.cpu import cuda_text, library
 from perfsvc.build.libraries import is_library
@@ -50,6 +51,7 @@ _CODE = (
 _LINK = ("-shared", "-nostdlib", "-s", "-Wl,-Bsymbolic", "-Wl,--build-id=none")
 _LINK_DARWIN = ("-shared", "-Wl,-undefined,dynamic_lookup")
 
+_FORMAT = "cpu 1"  # how a unit's text is made
 _OLDEST_STANDARD = 17
 _CPP98 = 98
 _TEMPORARY = re.compile(rf"[^\s\"']*/{re.escape(PREFIX)}\w+/")
@@ -137,18 +139,26 @@ class HostToolchain:
         """The first line of ``c++ --version``, or ``zig 0.17.0``."""
         return self._compiler.version
 
-    def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return everything that decides the binary: target, compiler version, options and preprocessed text.
-
-        Raises ``CompileError`` if the unit cannot be preprocessed, or if its files differ from ``files``.
-        """
+    def preimage(self, unit: Unit) -> bytes:
+        """Return everything that decides the binary except the files that ``dependencies`` returns."""
         if is_library(unit):
-            options = self._library_options(unit)
-            return library.preimage(unit, files, target=self.target, version=self.version, options=options)
-        arguments = (*self._code_options(unit), *self._link_options)
-        text = self._text(unit)
-        sources.require_same(unit, files)
-        return "\n".join([self.target, self.version, *arguments, text]).encode()
+            settings = (*libraries.settings(unit), *library.OPTIONS, *self._library_options(unit))
+        else:
+            settings = (_FORMAT, *self._code_options(unit), *self._link_options)
+        return sources.preimage(unit, target=self.target, version=self.version, settings=settings)
+
+    def dependencies(self, unit: Unit) -> tuple[str, ...]:
+        """Return every file that the compiler reads for a unit.
+
+        Raises ``CompileError`` if the compiler cannot preprocess the unit.
+        """
+        if not is_library(unit):
+            return sources.files_of_rule(unit, *self.preprocessed(unit, "-M"))
+        with temporary_folder() as folder:
+            rule = folder / "files"
+            arguments = library.arguments(unit, self._library_options(unit), folder)
+            self._run(("-M", *arguments, "-o", str(rule)), unit)
+            return sources.files_of_rule(unit, rule.read_text(encoding="utf-8", errors="surrogateescape"), folder)
 
     def compile(self, unit: Unit) -> bytes:
         """Compile a unit, and return the bytes of a shared object that exports ``unit.entries``.
@@ -157,13 +167,16 @@ class HostToolchain:
         """
         if is_library(unit):
             return library.compile_library(
-                unit, lambda arguments: self._run(arguments, unit), self._library_options(unit)
+                unit, self._texts(unit), lambda arguments: self._run(arguments, unit), self._library_options(unit)
             )
         with temporary_folder() as folder:
             text, output = folder / "unit.cc", folder / "unit.so"
             text.write_text(self._text(unit), encoding="utf-8")
             self._run((*self._code_options(unit), *self._link_options, str(text), "-o", str(output)), unit)
             return output.read_bytes()
+
+    def _texts(self, unit: Unit) -> dict[str, bytes]:
+        return sources.texts(unit, self.dependencies(unit))
 
     def _library_options(self, unit: Unit) -> tuple[str, ...]:
         return (_standard(unit), *self._compiler.options)
@@ -179,29 +192,31 @@ class HostToolchain:
 
     def _text(self, unit: Unit) -> str:
         """Return the C++ text to compile: the preprocessed source without paths, and code that exports its entries."""
+        preprocessed, _ = self.preprocessed(unit, "-E")
+        text = cuda_text.without_paths(preprocessed, cuda_text.Folders(unit.source.absolute().parent, HEADER.parent))
+        cuda_text.refuse_unsupported(text)
+        cuda_text.require_entries(text, unit, self._texts)
+        return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
+
+    def preprocessed(self, unit: Unit, mode: Literal["-E", "-M"]) -> tuple[str, Path]:
+        """Return what the C++ preprocessor writes, and the folder of its temporary files, which is gone.
+
+        With ``-E`` that is the unit's text with line markers, with ``-M`` the rule that lists the files of the unit.
+        """
         source = unit.source.absolute()
         for file in (source, *unit.others):
             if not file.is_file():
                 raise CompileError(f"{file}: there is no such file", cure="correct the variant's source")
-        if libraries := [word for word in link_options(unit.options).words if word != _DEVICE_RUNTIME]:
-            raise UnsupportedError(f"unsupported on cpu: libraries of device code ({' '.join(libraries)})")
-        text = cuda_text.without_paths(
-            self._preprocessed(unit, source), cuda_text.Folders(source.parent, HEADER.parent)
-        )
-        cuda_text.refuse_unsupported(text)
-        cuda_text.require_entries(text, unit)
-        return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
-
-    def _preprocessed(self, unit: Unit, source: Path) -> str:
-        """Return the text of a unit after the C++ preprocessor, with its line markers."""
+        if linked := [word for word in link_options(unit.options).words if word != _DEVICE_RUNTIME]:
+            raise UnsupportedError(f"unsupported on cpu: libraries of device code ({' '.join(linked)})")
         # __FILE__ must not contain the source's folder.
         without_folder = f"-fmacro-prefix-map={source.parent}{os.sep}="
         with temporary_folder() as folder:
             output, parameters = folder / "unit.cc", folder / "parameters"
             parameters.write_text(_parameters(unit), encoding="utf-8")
             arguments = (*self._code_options(unit), *_includes(unit, parameters), without_folder)
-            self._run(("-E", *arguments, *_sources(unit, folder), "-o", str(output)), unit)
-            return output.read_text(encoding="utf-8", errors="replace")
+            self._run((mode, *arguments, *_sources(unit, folder), "-o", str(output)), unit)
+            return output.read_text(encoding="utf-8", errors="replace"), folder
 
     def _run(self, arguments: Sequence[str], unit: Unit) -> None:
         """Run the compiler in the source's folder, so that its messages name files as the author knows them."""
@@ -210,7 +225,23 @@ class HostToolchain:
         if finished.timed_out:
             raise compile_timeout(unit, programs.LIMIT_S)
         if finished.code != 0:
-            raise _refusal(finished.output, unit)
+            raise self._refusal(finished.output, unit)
+
+    def _refusal(self, message: str, unit: Unit) -> CompileError | UnsupportedError:
+        """Return the error for a compiler's message, without paths of this machine."""
+        if refused := _REFUSED.search(message):
+            return UnsupportedError(f"unsupported on cpu: {refused[1]}")
+        missing = _NOT_FOUND.search(message)
+        if missing and _GPU_HEADER.match(missing[1]):
+            return UnsupportedError(f"unsupported on cpu: #include <{missing[1]}>")
+        if missing and re.fullmatch(r"\w+", missing[1]):
+            return UnsupportedError(f"unsupported on cpu: the C++ standard library (#include <{missing[1]}>)")
+        shown = _TEMPORARY.sub("", message)
+        for folder in (unit.source.absolute().parent, HEADER.parent):
+            shown = shown.replace(f"{folder}{os.sep}", "")
+        if unit.others and (twice := _REDEFINED.search(shown)):
+            return UnsupportedError(f"unsupported on cpu: two sources that both define {twice[1]}")
+        return names.failure(unit, shown, self._texts)
 
 
 def _environment() -> Iterator[str]:
@@ -218,23 +249,6 @@ def _environment() -> Iterator[str]:
     yield "LC_ALL=C"
     if "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
         yield f"ZIG_GLOBAL_CACHE_DIR={default_folder().absolute() / 'zig'}"
-
-
-def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
-    """Return the error for a compiler's message, without paths of this machine."""
-    if refused := _REFUSED.search(message):
-        return UnsupportedError(f"unsupported on cpu: {refused[1]}")
-    missing = _NOT_FOUND.search(message)
-    if missing and _GPU_HEADER.match(missing[1]):
-        return UnsupportedError(f"unsupported on cpu: #include <{missing[1]}>")
-    if missing and re.fullmatch(r"\w+", missing[1]):
-        return UnsupportedError(f"unsupported on cpu: the C++ standard library (#include <{missing[1]}>)")
-    shown = _TEMPORARY.sub("", message)
-    for folder in (unit.source.absolute().parent, HEADER.parent):
-        shown = shown.replace(f"{folder}{os.sep}", "")
-    if unit.others and (twice := _REDEFINED.search(shown)):
-        return UnsupportedError(f"unsupported on cpu: two sources that both define {twice[1]}")
-    return names.failure(unit, shown)
 
 
 def _parameters(unit: Unit) -> str:

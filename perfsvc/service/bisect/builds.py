@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perfsvc import build, suite
 from perfsvc.build import Binary
+from perfsvc.build.sources import user_path
 from perfsvc.elf import code_digest, program_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
 from perfsvc.model import TIME, CacheState, Case, DeviceInfo, Kind, ReplayRecord
@@ -21,8 +22,6 @@ from perfsvc.suite import CaseSpec
 
 MOST_TREES = 8
 """Worktrees at once: each holds the whole repository."""
-
-_ELSEWHERE = "<"  # begins the names of sources in folders that only the compiler's options name
 
 Code = tuple[ReplayRecord, tuple[str, ...]]
 """How a case is launched and the digests of its modules: equal if two commits have the same code."""
@@ -223,21 +222,18 @@ def _reason(error: PerfsvcError, tree: Worktree) -> str:
 def _paths(tree: Worktree, spec: CaseSpec, modules: Sequence[Binary]) -> tuple[str, ...]:
     """Return a benchmark's folder and the files that its sources include from elsewhere in the repository.
 
-    Empty if a source comes from a folder that only a compiler option names, or if a command builds the case's program:
-    then not all files of the case are known.
+    Empty if a command builds the case's program: then not all files of the case are known.
     """
     if any(file.build for file in spec.files):
         return ()
     bench_folder = spec.bench.parent
-    sources = [
-        (name, Path(os.path.normpath(unit.source.parent / name)))
+    used = [
+        Path(os.path.normpath(user_path(unit, name)))
         for unit, module in zip(spec.units, modules, strict=False)  # the files of a program follow the units
         for name in module.sources
     ]
-    sources += [(file.path.name, file.path) for file in spec.files]
-    if any(name.startswith(_ELSEWHERE) for name, _ in sources):
-        return ()
-    elsewhere = sorted({path for _, path in sources if not path.is_relative_to(bench_folder)})
+    used += [file.path for file in spec.files]
+    elsewhere = sorted({path for path in used if not path.is_relative_to(bench_folder)})
     # Files outside the repository are the same at every commit.
     inside = [path.relative_to(tree.root) for path in (bench_folder, *elsewhere) if path.is_relative_to(tree.root)]
     return tuple("" if path == Path() else path.as_posix() for path in inside)

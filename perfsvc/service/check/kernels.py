@@ -12,12 +12,12 @@ from typing import Literal
 from perfsvc import build, suite
 from perfsvc.build import Cache
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
-from perfsvc.build.facts import Kernels, UnitFacts, VerboseNvcc, facts_of_all, source_digest
+from perfsvc.build.facts import Kernels, UnitFacts, VerboseNvcc, facts_of_all
 from perfsvc.build.local_memory import KernelLines, local_lines_of_all
 from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import occupancy
 from perfsvc.build.sources import is_python
-from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
+from perfsvc.errors import CaseError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.judge.static_checks import REGISTERS, SPILLS, STACK
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, DeviceInfo, FactChange, Launch, Status, Unit, digest
 from perfsvc.selection import Selection
@@ -115,7 +115,6 @@ class KernelReader:
         specs = _one_spec_per_case(resolved)
         wanted = {name: _units(specs, device_of(name)) for name in self._toolchains}
         self._progress.begin("compiling", sum(map(len, wanted.values())))
-        digests = {unit: _source_digest(unit) for unit in {unit for units in wanted.values() for unit in units}}
         in_triton = check_triton(
             [spec for spec in specs if not unmet(_without_torch(spec), device_of(next(iter(self._toolchains))))],
             tuple(self._toolchains),
@@ -130,7 +129,7 @@ class KernelReader:
             for spec in specs:
                 own = in_triton.get((spec.case, name), [])
                 checked += own
-                for kernel, origin in _checked(spec, name, facts, digests):
+                for kernel, origin in _checked(spec, name, facts):
                     if own and kernel.status is Status.SKIPPED:
                         continue  # nvcc compiles nothing of it, and Triton does
                     checked.append(kernel)
@@ -270,16 +269,8 @@ def _without_torch(spec: CaseSpec) -> CaseSpec:
     return replace(spec, requires=tuple(word for word in spec.requires if word != "import torch"))
 
 
-def _source_digest(unit: Unit) -> str:
-    """Return the digest of a unit's source; empty if the source cannot be read."""
-    try:
-        return source_digest(unit)
-    except CompileError:  # the compiler will report the same error
-        return ""
-
-
 def _checked(
-    spec: CaseSpec, architecture: str, unit_facts: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
+    spec: CaseSpec, architecture: str, unit_facts: Mapping[Unit, UnitFacts]
 ) -> Iterator[tuple[CheckedKernel, _Compiled | None]]:
     """Yield the kernels of a case for an architecture, each with what it comes from.
 
@@ -303,7 +294,7 @@ def _checked(
         reason = "its library has no kernels: it calls those of another library"
         yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason), None
     for (unit, symbol), name in names.items():
-        kernel = CheckedKernel(spec.case, architecture, name, facts=facts[unit][symbol], source=sources[unit])
+        kernel = CheckedKernel(spec.case, architecture, name, facts=facts[unit][symbol], source=facts[unit].source)
         most_threads = facts[unit].most_threads.get(symbol)
         if launches[unit]:
             kernel = _launched(kernel, launches[unit][symbol], most_threads)

@@ -76,8 +76,11 @@ class Scripted:
     target: str = "fake"
     version: str = "scripted 1"
 
-    def preimage(self, unit, files):
+    def preimage(self, unit):
         return f"{unit.source} {unit.defines}".encode()
+
+    def dependencies(self, unit):
+        return (unit.source.name,)
 
     def compile(self, unit):
         return self.act(unit)
@@ -137,8 +140,10 @@ from perfsvc.model import Unit
 
 class Slow:
     target, version = "fake", "slow 1"
-    def preimage(self, unit, files):
+    def preimage(self, unit):
         return repr(unit.defines).encode()
+    def dependencies(self, unit):
+        return (unit.source.name,)
     def compile(self, unit):
         programs.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
         return b"code"
@@ -240,9 +245,9 @@ def test_units_are_preprocessed_and_compiled_at_the_same_time(cache):
     compiling = threading.Barrier(len(UNITS), timeout=20)
 
     class Preprocessing(Scripted):
-        def preimage(self, unit, files):
+        def preimage(self, unit):
             together.wait()
-            return super().preimage(unit, files)
+            return super().preimage(unit)
 
     for cached in (False, True):
         preprocessing = Preprocessing(lambda unit: (compiling.wait(), b"code")[1])

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from perfsvc import elf
-from perfsvc.build import libraries, sources
+from perfsvc.build import libraries
 from perfsvc.build.cache import Cache
 from perfsvc.build.facts import VerboseNvcc, facts_of_all
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
@@ -107,7 +107,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_package(toolchain, tm
     monkeypatch.setattr("perfsvc.process.toolkits.is_in_system", lambda name: False)
     unit = written(tmp_path / "a", libraries=("cublas",))
     with pytest.raises(CompileError, match=r"library\.cu uses the library cublas, which was not found") as error:
-        toolchain.preimage(unit, sources.local_files(unit))
+        toolchain.preimage(unit)
     assert "pip install nvidia-cublas, or set CUDA_HOME" in error.value.cure
 
 
@@ -120,19 +120,19 @@ def test_a_found_library_is_linked_and_its_version_decides_the_binary(toolchain,
     unit = written(tmp_path / "a", libraries=("twice",))
     options = libraries.nvcc_options(unit, "sm_90")
     assert options[-4:] == ["-isystem", str(toolkit / "include"), f"-L{toolkit / 'lib'}", "-l:libtwice.so.13"]
-    before = toolchain.preimage(unit, sources.local_files(unit))
+    before = toolchain.preimage(unit)
     assert str(tmp_path).encode() not in before
     (toolkit / "lib" / "libtwice.so.13").write_bytes(b"22")
-    assert toolchain.preimage(unit, sources.local_files(unit)) != before
+    assert toolchain.preimage(unit) != before
 
 
 def test_the_users_own_static_library_decides_the_binary(toolchain, tmp_path):
     for options in (("libmine.a",), ("-L.", "-lmine")):
         unit = written(tmp_path / "a", options=options)
         (tmp_path / "a" / "libmine.a").write_bytes(b"1")
-        before = toolchain.preimage(unit, sources.local_files(unit))
+        before = toolchain.preimage(unit)
         (tmp_path / "a" / "libmine.a").write_bytes(b"2")
-        assert toolchain.preimage(unit, sources.local_files(unit)) != before
+        assert toolchain.preimage(unit) != before
 
 
 def test_cutlass_is_a_folder_of_headers(tmp_path, monkeypatch):

@@ -9,10 +9,10 @@ import pytest
 from perfsvc import elf, entries
 from perfsvc.build.cache import Cache
 from perfsvc.build.cpu.host import HostToolchain
-from perfsvc.build.facts import Kernels, VerboseNvcc, facts_of_all, source_digest
+from perfsvc.build.facts import Kernels, VerboseNvcc, facts_of_all
 from perfsvc.build.linking import LinkOptions, is_linked, libraries, link_options
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
-from perfsvc.build.sources import local_files
+from perfsvc.build.sources import state_of, texts
 from perfsvc.errors import CompileError, UnsupportedError
 from perfsvc.model import Unit
 
@@ -68,9 +68,10 @@ def test_a_unit_is_linked_if_it_has_several_sources_or_a_library(unit, tmp_path)
     assert not is_linked(Unit(tmp_path / "a.cu", (), options=("-lineinfo", "-O3")))
 
 
+@needs_nvcc
 def test_all_files_of_all_sources_decide_the_binary(unit):
-    files = local_files(unit())
-    assert list(files) == ["main.cu", "lib/curve.cu", "factor.cuh"]
+    linked = unit()
+    assert list(texts(linked, NvccToolchain("sm_90").dependencies(linked))) == ["main.cu", "factor.cuh", "lib/curve.cu"]
 
 
 @needs_nvcc
@@ -80,10 +81,14 @@ def test_equal_sources_in_two_folders_are_linked_to_one_code(unit):
     code = nvcc.compile(here)
     assert entries.kernels(code) == ("_Z5applyPf",)  # the function is no kernel
     assert elf.code_digest(nvcc.compile(there)) == elf.code_digest(code)
-    assert nvcc.preimage(here, local_files(here)) == nvcc.preimage(there, local_files(there))
+
+    def key(unit):
+        return nvcc.preimage(unit), state_of(unit, nvcc.dependencies(unit))
+
+    assert key(here) == key(there)
     (here.others[0]).write_text(CURVE.replace("9", "8"))
     assert elf.code_digest(nvcc.compile(here)) != elf.code_digest(code)
-    assert nvcc.preimage(here, local_files(here)) != nvcc.preimage(there, local_files(there))
+    assert key(here) != key(there)
 
 
 @needs_nvcc
@@ -110,13 +115,12 @@ def test_a_library_of_the_users_is_linked_and_decides_the_binary(unit, tmp_path)
     assert [list(libraries(alone)) for alone in units] == [["lib/libcurve.a"], ["curve"]]
 
     def keys():
-        return [(toolchain.preimage(alone, local_files(alone)), source_digest(alone)) for alone in units]
+        return [toolchain.preimage(alone) for alone in units]
 
     before = keys()
     (folder / "lib" / "libcurve.a").write_bytes(b"another library")
-    for (old_key, old_digest), (new_key, new_digest) in zip(before, keys(), strict=True):
-        assert old_key != new_key
-        assert old_digest != new_digest
+    for old, new in zip(before, keys(), strict=True):
+        assert old != new
 
 
 def test_a_missing_library_is_an_error_that_names_it(unit):

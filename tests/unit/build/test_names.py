@@ -53,7 +53,7 @@ def refusal(toolchain, source, entry):
 
 
 def test_the_kernels_of_a_source_are_listed_with_their_parameters(source):
-    assert names.declared(Unit(source, ())) == DECLARED
+    assert names.declared([source.read_bytes()]) == DECLARED
 
 
 def test_overloads_are_refused_and_listed(toolchain, source):

@@ -10,8 +10,8 @@ import pytest
 from perfsvc import elf, entries
 from perfsvc.build import facts
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
-from perfsvc.build.sources import local_files
-from perfsvc.errors import CompileError, NoCompilerError
+from perfsvc.build.sources import state_of
+from perfsvc.errors import CompileError, NoCompilerError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
 from perfsvc.process import programs
@@ -77,7 +77,9 @@ def test_two_checkouts_give_equal_bytes_without_a_path(toolchain, code, unit, tm
     away = write(tmp_path / "quite" / "another" / "place")
     assert code == toolchain.compile(away)
     assert str(tmp_path).encode() not in code
-    assert toolchain.preimage(unit, local_files(unit)) == toolchain.preimage(away, local_files(away))
+    here, there = (state_of(of, toolchain.dependencies(of)) for of in (unit, away))
+    assert here == there
+    assert toolchain.preimage(unit) == toolchain.preimage(away)
 
 
 def test_a_parameter_and_an_architecture_among_the_options_change_the_code(toolchain, code, tmp_path):
@@ -245,12 +247,20 @@ def test_files_of_a_killed_nvcc_are_deleted_with_its_folder(monkeypatch, tmp_pat
     assert not list(temporary.iterdir())
 
 
-def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
-    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
-    toolchain, unit = NvccToolchain("sm_90"), write(tmp_path / "k")
-    before = toolchain.preimage(unit, local_files(unit))
+def test_flags_in_the_environment_are_part_of_the_compilers_version(monkeypatch, toolchain):
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")
-    assert toolchain.preimage(unit, local_files(unit)) != before
+    assert NvccToolchain("sm_90").version == f"{toolchain.version} NVCC_APPEND_FLAGS=-G"
+
+
+@pytest.mark.parametrize(
+    "flags", ["-arch=sm_80", "-O3 -arch sm_80", "--gpu-architecture=sm_80", "-gencode arch=a,code=b"]
+)
+def test_an_architecture_in_the_environment_is_refused(monkeypatch, flags):
+    monkeypatch.setenv("NVCC_PREPEND_FLAGS", flags)
+    with pytest.raises(
+        UsageError, match=r"NVCC_PREPEND_FLAGS chooses the architecture \(-.*\), and perfsvc compiles for sm_90"
+    ):
+        NvccToolchain("sm_90")
 
 
 def test_bytes_that_are_no_cubin_are_refused():

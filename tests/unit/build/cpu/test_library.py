@@ -37,23 +37,23 @@ def unit(tmp_path):
     return written
 
 
-def preimage(toolchain, unit):
-    return toolchain.preimage(unit, sources.local_files(unit))
+def key(toolchain, unit):
+    return toolchain.preimage(unit), sources.state_of(unit, toolchain.dependencies(unit))
 
 
 def test_a_library_exports_its_entries_and_nothing_depends_on_its_folder(toolchain, unit):
     here, there = (toolchain.compile(unit(PLAIN, folder=folder)) for folder in ("here", "there"))
     assert {"perfsvc_library_run", "perfsvc_library_other"} <= set(elf.exported_sizes(here))
     assert elf.code_digest(here) == elf.code_digest(there)
-    assert preimage(toolchain, unit(PLAIN)) == preimage(toolchain, unit(PLAIN, folder="there"))
+    assert key(toolchain, unit(PLAIN)) == key(toolchain, unit(PLAIN, folder="there"))
 
 
 def test_parameters_and_perfsvc_h_decide_the_binary(toolchain, unit, monkeypatch, tmp_path):
-    before = preimage(toolchain, unit(PLAIN))
-    assert preimage(toolchain, unit(PLAIN, defines=(("FACTOR", 3),))) != before
+    before = key(toolchain, unit(PLAIN))
+    assert key(toolchain, unit(PLAIN, defines=(("FACTOR", 3),))) != before
     (tmp_path / "perfsvc.h").write_text("// another version")
     monkeypatch.setattr("perfsvc.build.libraries.HEADERS", tmp_path)
-    assert preimage(toolchain, unit(PLAIN)) != before
+    assert key(toolchain, unit(PLAIN)) != before
 
 
 def test_a_comment_changes_no_code_but_another_called_function_does(toolchain, unit):

@@ -9,7 +9,6 @@ import pytest
 
 from perfsvc.build.cpu import cuda_text
 from perfsvc.build.cpu.host import HostToolchain, find_compiler, find_zig
-from perfsvc.build.sources import local_files
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.errors import NoCompilerError
 from perfsvc.model import Launch, Unit
@@ -63,7 +62,7 @@ def load(toolchain, device):
     def loaded(name, *defines):
         source = DATA / name
         unit = Unit(source, (), defines)
-        wanted = cuda_text.entries(toolchain.preimage(unit, local_files(unit)).decode())
+        wanted = cuda_text.entries(toolchain.preprocessed(unit, "-E")[0])
         return device.load(toolchain.compile(Unit(source, wanted, defines)))
 
     return loaded
