@@ -36,6 +36,9 @@ from perfsvc.store.schema.tables import (
 PART_BYTES = 1 << 14
 """How much of an artifact is decompressed at once while its digest is checked; at most 1032 times as much comes out."""
 
+BUILT_WITH = "built with"
+"""The role of what decides a binary besides its sources: folders of headers and variables of the environment."""
+
 _BEGIN = '{"case":'
 """How ``encode`` begins a replay record."""
 
@@ -72,17 +75,22 @@ class BinaryStore:
 
     def get(self, ids: Collection[int]) -> dict[int, BinaryRow]:
         """Return binaries by their ids, without their bytes; binaries that no trusted key has signed are absent."""
-        files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(BinaryFiles.role == "source")
-        sources: dict[int, set[tuple[str, str]]] = defaultdict(set)
+        files = select(BinaryFiles.binary_id, BinaryFiles.role, BinaryFiles.name, BinaryFiles.sha256)
+        files = files.where(BinaryFiles.role.in_(("source", BUILT_WITH)))
+        found: dict[tuple[int, str], set[tuple[str, str]]] = defaultdict(set)
         with self._database.reading() as connection:
             files = files.where(among(BinaryFiles.binary_id, ids))
-            for binary, name, sha256 in connection.execute(files):
-                sources[binary].add((name, sha256))
+            for binary, role, name, sha256 in connection.execute(files):
+                found[binary, role].add((name, sha256))
             records = connection.execute(
                 select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
             )
             return {
-                binary: BinaryRow(_record(text, f"binary {binary}"), frozenset(sources[binary]))
+                binary: BinaryRow(
+                    _record(text, f"binary {binary}"),
+                    frozenset(found[binary, "source"]),
+                    frozenset(found[binary, BUILT_WITH]),
+                )
                 for binary, text, signatures in records
                 if self._keys.trusts(Signed.RECORD, text, signatures)
             }
@@ -317,6 +325,7 @@ def _put(connection: Connection, code: CaseCode, text: str, stored: Any, keys: K
         if digest(content) != sha256:
             raise ValueError(f"the {role} {sha256} of {record.case.id} has other bytes than its digest says")
     files += [("source", path, content) for path, content in code.sources.items()]
+    files += [(BUILT_WITH, name, content) for name, content in code.built_with.items()]
     files += lines
     _put_contents(connection, files)
     binary = _put_signed(connection, Binaries, Signed.RECORD, text, keys)

@@ -356,6 +356,7 @@ class CaseCode:
         bench: the benchmark file that the record names.
         sources: source files by name, for people to read.
         lines: for modules whose source lines are known, by digest: the encoded lines (``build.lines``).
+        built_with: what else decides the modules (``build.Binary.built_with``).
     """
 
     record: ReplayRecord
@@ -363,6 +364,7 @@ class CaseCode:
     bench: bytes
     sources: Mapping[str, bytes]
     lines: Mapping[str, bytes] = field(default_factory=dict)
+    built_with: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,10 +384,16 @@ class CaseBinary:
 
 @dataclass(frozen=True, slots=True)
 class BinaryRow:
-    """A binary without its bytes; ``sources`` holds the names and SHA-256 digests of the source files."""
+    """A binary without its bytes.
+
+    Attributes:
+        sources: the names and SHA-256 digests of the source files.
+        built_with: the same for what else decides its modules.
+    """
 
     record: ReplayRecord
     sources: frozenset[tuple[str, str]]
+    built_with: frozenset[tuple[str, str]] = frozenset()
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

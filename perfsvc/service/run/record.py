@@ -282,6 +282,7 @@ def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:
         bench=spec.bench_text.encode(),
         sources=_sources(spec, modules),
         lines=_lines(spec, modules),
+        built_with=_built_with(modules),
     )
 
 
@@ -302,6 +303,15 @@ def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
             if _is_text(module.code)
         }
     )
+
+
+def _built_with(modules: Sequence[Binary]) -> dict[str, bytes]:
+    """Return what else decides the binaries of a case; the lists of headers of several binaries are put together."""
+    lists: dict[str, set[bytes]] = defaultdict(set)
+    for module in modules:
+        for name, content in module.built_with.items():
+            lists[name] |= set(content.splitlines())
+    return {name: b"\n".join(sorted(lines)) for name, lines in lists.items()}
 
 
 def _lines(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:

@@ -163,9 +163,9 @@ class Binaries(Base):
 
 
 class BinaryFiles(Base):
-    """An artifact that a binary consists of: ``role`` is module, bench, source, lines, python or cubin.
+    """An artifact of a binary: ``role`` is module, bench, source, built with, lines, python or cubin.
 
-    ``name`` is its name in that role: a path for a source, else the digest.
+    ``name`` is its name in that role: a path for a source, what it is for ``built with``, else the digest.
     """
 
     __tablename__ = "binary_files"
