@@ -19,7 +19,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -34,6 +34,12 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FIXED = {errno.EACCES, errno.EPERM, errno.EBUSY}  # EBUSY: the file itself is mounted, as in a container
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@cache
+def checkout_of(folder: Path) -> Path | None:
+    """Return the top folder of the git checkout that holds a folder; None outside every checkout."""
+    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
 
 
 def file_digest(path: Path) -> str:

@@ -12,11 +12,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from perfsvc.errors import CompileError
-from perfsvc.files import file_digest
+from perfsvc.files import checkout_of, file_digest
 from perfsvc.model import Unit
 
 # --- options ---------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def preimage(unit: Unit, *, target: str, version: str, settings: Sequence[str] =
         "libraries": unit.libraries,
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return text.replace(f"{_checkout(unit.source.absolute().parent)}/", "<checkout>/").encode()
+    return text.replace(f"{_root(unit)}/", "<checkout>/").encode()
 
 
 def variables() -> dict[str, str]:
@@ -198,8 +198,13 @@ def files_of_rule(unit: Unit, rule: str, temporary: Path | None = None) -> tuple
 
 def _in_checkout(unit: Unit, path: str) -> str:
     """Return a path; if it lies in the checkout of a unit, relative to the source's folder."""
+    return os.path.relpath(path, unit.source.absolute().parent) if path.startswith(f"{_root(unit)}/") else path
+
+
+def _root(unit: Unit) -> Path:
+    """Return the top folder of a unit's checkout; outside every checkout, the folder of its source."""
     folder = unit.source.absolute().parent
-    return os.path.relpath(path, folder) if path.startswith(f"{_checkout(folder)}/") else path
+    return checkout_of(folder) or folder
 
 
 def state_of(unit: Unit, files: Sequence[str]) -> dict[str, str]:
@@ -298,12 +303,6 @@ def include_folders(unit: Unit) -> tuple[str, ...]:
     """Return the include folders that a unit's options name; those in the checkout relative to the source's folder."""
     options = read_options(unit.options)
     return tuple(_in_checkout(unit, name) for name in (*options.folders, *options.system_folders))
-
-
-@cache
-def _checkout(folder: Path) -> Path:
-    """Return the top folder of the checkout that holds a folder, or the folder itself outside every checkout."""
-    return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
 
 
 def is_python(unit: Unit) -> bool:

@@ -45,12 +45,15 @@ class SameOnBothSides:
     """Whether code, source, toolkit and device are the same for baseline and candidate of a series.
 
     Attributes:
-        code: the instructions and all that a launch passes to them; of Python functions the source and the packages.
+        code: the instructions and all that a launch passes to them, the values of inputs included; of Python functions
+            the source, the packages, and the files and variables that they read.
         source: what the code was compiled from, and how it is launched.
         toolkit: the compiler and its version.
         device: the driver, the power limit, the number of places of the arrays, and the parts that the settings chose.
         launch: which options of launches differ, if nothing else does: ``block 128 → 256``; else empty.
-        packages: which Python packages differ, ``triton 3.4.0 → 3.5.0``; empty if none does.
+        packages: which Python packages, libraries, files and variables differ, ``triton 3.4.0 → 3.5.0``, and what the
+            compiler read besides the source if the binaries differ; empty if none does.
+        inputs: which inputs differ, or what they were made from: ``matrix.npz``; empty if none does.
     """
 
     code: bool
@@ -59,6 +62,7 @@ class SameOnBothSides:
     device: bool
     launch: str = ""
     packages: str = ""
+    inputs: str = ""
 
 
 def settled(
@@ -102,8 +106,9 @@ def with_causes(
     - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
       the device moved together, if the driver, the power limit, the number of places of the arrays or a part that the
       settings chose changed, or if the clock changed and the cycles did not.
-    - If the code differs although its source is equal, and the compiler or the Python packages differ, the cause is the
-      toolchain.
+    - If only the values of the inputs differ, the cause is the inputs.
+    - If the code differs although its source is equal, and the compiler, the Python packages, or libraries, files or
+      variables that the code uses differ, the cause is the toolchain.
     - In all other cases the cause is unconfirmed until both sides are measured again. If the code differs, a lower
       clock is no excuse: the new code may draw so much power that the device lowers its clock.
 
@@ -206,11 +211,11 @@ def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tupl
         if not sides.device:
             parts = "the driver, the power limit, the places of arrays or another part of the environment"
             return Cause.ENVIRONMENT, f"{SAME_CODE}, and {parts} changed"
-        if clock:
-            return Cause.ENVIRONMENT, f"{SAME_CODE}, and {clock}"
-        return Cause.NOISE, SAME_CODE
+        return (Cause.ENVIRONMENT, f"{SAME_CODE}, and {clock}") if clock else (Cause.NOISE, SAME_CODE)
+    if sides and sides.source and sides.inputs and sides.toolkit and not sides.packages:
+        return Cause.INPUTS, f"inputs changed: {sides.inputs}"
     if sides and sides.source and (sides.packages or not sides.toolkit):
-        packages = f"its source is the same, and its packages are not: {sides.packages}"
+        packages = f"its source is the same, and what it runs with is not: {sides.packages}"
         return Cause.TOOLCHAIN, packages if sides.packages else "another compiler made other code from the same source"
     return Cause.UNCONFIRMED, clock
 

@@ -51,7 +51,7 @@ class Confirmation:
     @property
     def confirmed(self) -> bool:
         """True if the code is the cause, as written, launched or compiled."""
-        return self.cause in {Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN}
+        return self.cause in {Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.INPUTS}
 
     @property
     def regressed(self) -> bool:

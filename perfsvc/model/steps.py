@@ -342,17 +342,23 @@ class TritonKernel:
 
 @dataclass(frozen=True, slots=True)
 class PythonCode:
-    """What the Python functions of a case ran with besides their benchmark file, or the program that it runs.
+    """What a case ran with besides its binary: its inputs, and what its Python functions or its program used.
 
     Attributes:
         packages: Python itself, the packages that the functions import, and CUDA libraries loaded from outside these
             packages. A case that calls a library has the CUDA libraries that this library uses.
-        variables: the environment variables that packages read, and their values.
+        variables: the environment variables that packages or the functions read, and their values.
         modules: imported modules that belong to no package, and the SHA-256 digests of their texts.
         kernels: the Triton kernels that the case launched.
+        files: the author's shared objects that were loaded and the files that the functions read, with SHA-256 digests.
+        inputs: the input arrays with checksums of their values.
+        inputs_from: the files and variables from which the inputs were made, with digests or values.
     """
 
     packages: tuple[Package, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     modules: tuple[tuple[str, str], ...] = ()
     kernels: tuple[TritonKernel, ...] = ()
+    files: Parts = ()
+    inputs: Parts = ()
+    inputs_from: Parts = ()

@@ -30,7 +30,8 @@ class Cause(StrEnum):
 
     KERNEL = "kernel"  # its code, confirmed by measuring both binaries again in A/B pairs
     LAUNCH = "launch"  # the same source, launched with other options: block size, num_warps; confirmed likewise
-    TOOLCHAIN = "toolchain"  # the same source, compiled or run by another compiler or Python package
+    TOOLCHAIN = "toolchain"  # the same source with another compiler, Python package, library, data file or variable
+    INPUTS = "inputs"  # the same code with other inputs: another problem
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # the difference did not last
     UNEXPLAINED = "unexplained"  # it lasts, with the same code in the same environment, as far as perfsvc knows

@@ -9,15 +9,16 @@ import math
 import mmap
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import perfsvc.dtypes  # noqa: F401 - it makes NumPy know bfloat16 and float8
-from perfsvc.model import Array
+from perfsvc.model import Array, Parts
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -42,11 +43,18 @@ class ArrayLayout:
 
 @dataclass(frozen=True, slots=True)
 class SharedArrays:
-    """Inputs and expected results in one anonymous file."""
+    """Inputs and expected results in one anonymous file.
+
+    Attributes:
+        inputs: checksums of the inputs' values by name, if somebody compares them.
+        made_from: the files and variables from which the arrays were made, with digests or values.
+    """
 
     descriptor: int
     nbytes: int
     layout: ArrayLayout
+    inputs: Parts = ()
+    made_from: Parts = ()
 
     def close(self) -> None:
         """Close the file; the memory is freed once no worker maps it."""
@@ -65,6 +73,13 @@ def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
     if hasattr(os, "memfd_create"):  # reading beyond the end of a file that has shrunk would end the reader
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     return SharedArrays(descriptor, nbytes, layout)
+
+
+def with_checksums(arrays: SharedArrays, made_from: Parts) -> SharedArrays:
+    """Return arrays with the checksums of their inputs, and with what they were made from."""
+    inputs = map_arrays(arrays.descriptor, arrays.layout.inputs)
+    sums = {name: zlib.crc32(array.reshape(-1).view(np.uint8)) for name, array in sorted(inputs.items())}
+    return replace(arrays, inputs=tuple((name, f"{value:08x}") for name, value in sums.items()), made_from=made_from)
 
 
 def received(descriptor: int, layout: ArrayLayout) -> SharedArrays:

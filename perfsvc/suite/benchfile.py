@@ -17,13 +17,14 @@ from pathlib import Path
 from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
+from perfsvc import uses
 from perfsvc.errors import SuiteError
 from perfsvc.model import digest
 from perfsvc.suite.authoring import Benchmark, Function
 from perfsvc.suite.values import Problem, last_line_in
 
 FILE_NAME = "bench.py"
-_MODULE = "perfsvc_bench"
+_MODULE = uses.BENCH
 _MODULE_LOCK = threading.RLock()
 """Held while a text runs, because all texts use one module name; reentrant, because a text may read another file."""
 NO_MODULES: Mapping[str, str] = MappingProxyType({})

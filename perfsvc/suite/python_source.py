@@ -276,7 +276,7 @@ def _assigned(node: ast.AST) -> str:
 
 
 def _names_of_launches(module: ast.Module) -> frozenset[str]:
-    """Return the assigned names whose every use is in a kernel launch or in the assignment of another such name."""
+    """Return the assigned names that are read, but only in kernel launches or in assignments of other such names."""
     assignments = [node for node in ast.walk(module) if _assigned(node)]
     names = {_assigned(node) for node in assignments}
     while True:  # remove names that other code reads, until none is left to remove
@@ -284,11 +284,8 @@ def _names_of_launches(module: ast.Module) -> frozenset[str]:
         for node in assignments:
             if isinstance(node, ast.Assign) and _assigned(node) in names:
                 inside |= {id(part) for part in ast.walk(node.value)}
-        read_elsewhere = {
-            node.id
-            for node in ast.walk(module)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside
-        }
+        reads = [node for node in ast.walk(module) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        read_elsewhere = {node.id for node in reads if id(node) not in inside}
         if not names & read_elsewhere:
-            return frozenset(names)
+            return frozenset(names & {node.id for node in reads})  # another module may use what this one never reads
         names -= read_elsewhere

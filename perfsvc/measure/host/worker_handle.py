@@ -22,11 +22,12 @@ from perfsvc.measure.protocol.messages import (
     Request,
 )
 from perfsvc.measure.protocol.shared_arrays import JobArrays
-from perfsvc.model import DeviceInfo, codec
+from perfsvc.model import DeviceInfo, Measurement, PythonCode, Status, codec
 from perfsvc.process import frames
 from perfsvc.process.child import Child, Death
 from perfsvc.process.fork_servers import ForkServer
 from perfsvc.process.frames import FrameError
+from perfsvc.process.shared_memory import SharedArrays
 
 MESSAGE_LIMIT_S = 30.0
 """Seconds a message may take from its first byte to its last."""
@@ -52,6 +53,8 @@ class WorkerHandle:
         self.died_with_server = False
         self.spoilt = False
         self._asked: DeviceInfo | Asked | None = None
+        self._arrays: SharedArrays | None = None
+        self._calls_python = False
         self._child = Child(server)
 
     @property
@@ -84,6 +87,7 @@ class WorkerHandle:
     ) -> CrashError | None:
         """Send a case to measure; return an error if the worker has died, else None."""
         self._child.take_output()  # the output of earlier cases explains nothing about this one
+        self._arrays, self._calls_python = arrays.first, bool(task.record.calls)
         self._asked = Asked(task.record.case, task.record.kind, task.device, replica, task.cache, task.sampling.places)
         job = CaseJob(
             record=task.record,
@@ -122,8 +126,16 @@ class WorkerHandle:
         if problem := replies.problem(reply, files, asked):
             return self._unreadable(problem)
         if isinstance(reply, Measured):
-            reply = replace(reply, measurement=replace(reply.measurement, files=files))
+            reply = replace(reply, measurement=self._with_inputs(replace(reply.measurement, files=files)))
         return reply
+
+    def _with_inputs(self, measurement: Measurement) -> Measurement:
+        """Return a measurement with the checksums of its inputs and what they were made from."""
+        arrays, is_unknown = self._arrays, measurement.python is None and self._calls_python
+        if arrays is None or not arrays.inputs or measurement.status is not Status.OK or is_unknown:
+            return measurement
+        python = replace(measurement.python or PythonCode(), inputs=arrays.inputs, inputs_from=arrays.made_from)
+        return replace(measurement, python=python)
 
     def limit_output(self) -> None:
         """Empty the file of the worker's output if it is too large; see ``Child.limit_output``."""

@@ -153,10 +153,12 @@ def measure(
     started = time.monotonic()
     places, why_one_place = _places(device, job, arrays, cache)
     try:
+        with _watched(job):
+            functions = functions_of(job, modules)
         with (
             device.measuring(job.record, job.replica),
             CaseMemory(device, job.record.buffers, make_room=cache.clear, places=places) as memory,
-            Program(device, job.record, modules, memory, functions_of(job, modules)) as program,
+            Program(device, job.record, modules, memory, functions) as program,
         ):
             check = ResultCheck(device, job, arrays, cache, memory, program)
             measurement = _measure(device, job, modules, memory=memory, program=program, check=check, started=started)
@@ -211,7 +213,7 @@ def _measure(
         check.load()
         program.prepare(partial(brief_median_s, device, job.sampling, job.cache, restore=restore))
     runs_once = is_host or bool(job.record.graph)  # later, replays of a graph launch nothing that Python sees
-    with _launches(job) if runs_once else contextlib.nullcontext([]) as launched:
+    with _launches(job) if runs_once else contextlib.nullcontext([]) as launched, _watched(job, fresh=False):
         returned = check.before()
     if is_host:
         samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
@@ -286,6 +288,15 @@ def _naming_moves(job: CaseJob, memory: CaseMemory) -> Iterator[None]:
         kept = f"a {function} may keep the arrays or addresses of its first call"
         cure = f"{kept}: use those of each call, or measure at one place with --places 1; if it does not, {error.cure}"
         raise ResultError(f"{error.what}; the result was right before its arrays moved", cure=cure) from error
+
+
+def _watched(job: CaseJob, *, fresh: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Note what the functions of the case use during the block, if it calls Python functions."""
+    if not job.record.calls:
+        return contextlib.nullcontext()
+    from perfsvc import uses  # few cases need it in a worker
+
+    return uses.watched(fresh=fresh)
 
 
 def _launches(job: CaseJob) -> contextlib.AbstractContextManager[list[Any]]:

@@ -19,15 +19,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from perfsvc import elf
+from perfsvc import elf, uses
 from perfsvc.model import Package, PythonCode, TritonKernel, digest
 from perfsvc.suite.python_source import imports
+from perfsvc.uses import Uses
 
 COMPUTING = re.compile(r"(cuda|cupy|jax|llvmlite|mkl|numba|numpy|nvidia|nvmath|pytorch|torch|triton)", re.IGNORECASE)
 """The packages that compute or compile. Other requirements of an imported package cannot change a kernel's time."""
 
 VARIABLES = re.compile(
-    r"(CUBLAS|CUDNN|CUPY|DISABLE_LLVM|DISABLE_PTXAS|NUMBA|PYTORCH|TORCH|TORCHINDUCTOR|TRITON)_|NVIDIA_TF"
+    r"(CUBLAS|CUDNN|CUPY|DISABLE_LLVM|DISABLE_PTXAS|KMP|MKL|NUMBA|OMP|OPENBLAS|PYTORCH|TORCH|TORCHINDUCTOR|TRITON)_"
+    "|NVIDIA_TF|CUDA_LAUNCH_BLOCKING|CUDA_MODULE_LOADING|LD_PRELOAD"
 )
 """The prefixes of environment variables that change which code packages choose or compile."""
 PLACES = re.compile(r"_(DIR|FILE|HOME|PATH|ROOT)$")
@@ -63,6 +65,7 @@ def python_code(
         wanted |= dict.fromkeys(imports(source, None))
     for name in wanted:
         _add(name, found, texts)
+    used = _add_used(found, texts)
     files = {digest(text.encode()): text.encode() for text in texts.values()}
     kernels = []
     for kernel in launched:
@@ -73,9 +76,16 @@ def python_code(
     found |= {package.name: package for package in _libraries()} if len(found) > 1 else {}
     return PythonCode(
         packages=tuple(found[name] for name in sorted(found)),
-        variables=tuple(sorted((name, value) for name, value in os.environ.items() if _is_read_by_packages(name))),
+        variables=tuple(
+            sorted(
+                (name, value)
+                for name, value in os.environ.items()
+                if _is_read_by_packages(name) or name in used.variables
+            )
+        ),
         modules=tuple(sorted((name, digest(text.encode())) for name, text in texts.items())),
         kernels=tuple(sorted(dict.fromkeys(kernels), key=lambda kernel: (kernel.name, kernel.options, kernel.code))),
+        files=Uses(used.files).parts(),
     ), files
 
 
@@ -101,6 +111,19 @@ def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None
         parents = (".".join(parts[:count]) for count in range(1, len(parts)))
         for imported in (*parents, *imports(text, None, package)):
             _add(imported, packages, texts)
+
+
+def _add_used(packages: dict[str, Package], texts: dict[str, str]) -> Uses:
+    """Add the modules that the functions and their modules imported while they ran; return what else they used."""
+    modules = {_location(module): name for name, module in list(sys.modules.items())}
+    while True:
+        used = uses.used(texts)
+        known = {path: modules.get(Path(path).resolve(), "") for path in used.files}
+        added = len(texts)
+        for name in filter(None, known.values()):
+            _add(name, packages, texts)
+        if len(texts) == added:
+            return Uses({path: None for path, name in known.items() if name not in texts}, used.variables)
 
 
 def _add_package(found: Distribution, packages: dict[str, Package]) -> None:

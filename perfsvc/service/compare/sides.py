@@ -1,5 +1,6 @@
 """Whether both runs of a judgement share code, source, compiler, packages and device, which decides its cause."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -14,6 +15,7 @@ from perfsvc.model import (
     Kind,
     Launch,
     PackageCall,
+    Parts,
     PythonCode,
     ReplayRecord,
     Series,
@@ -23,6 +25,7 @@ from perfsvc.model import (
 )
 from perfsvc.store import BinaryRow, CaseBinary, Store
 
+_DIGEST = re.compile("[0-9a-f]{64}")
 MODULES_AT_ONCE = 64
 """How many compiled modules are held in memory at once: a module may have megabytes."""
 
@@ -99,15 +102,41 @@ def _is_all_triton(record: ReplayRecord) -> bool:
 
 
 def changed_packages(before: PythonCode | None, after: PythonCode | None) -> str:
-    """Return which packages and environment variables differ: ``triton 3.4.0 → 3.5.0``; empty if a side is None.
+    """Return which packages, files and environment variables differ: ``triton 3.4.0 → 3.5.0``; empty if a side is None.
 
     Only packages that both sides loaded are compared, because a process may have loaded more packages for another case.
     """
-    if before is None or after is None:
+    return "" if before is None or after is None else _listed(_changes_of_packages(before, after))
+
+
+def changed_inputs(before: PythonCode | None, after: PythonCode | None) -> str:
+    """Return which inputs differ: the files and variables that they are made from, else the arrays; empty if none does.
+
+    Inputs are the same if their values are, whatever they are made from.
+    """
+    if before is None or after is None or not before.inputs or before.inputs == after.inputs or not after.inputs:
         return ""
-    changes = list(_changes_of_packages(before, after))
-    more = f" and {units.count(len(changes) - 2, 'other package')}" if len(changes) > 2 else ""  # noqa: PLR2004
-    return ", ".join(changes[:2]) + more
+    causes = list(_changed_parts(before.inputs_from, after.inputs_from))
+    return _listed(causes or (f"the values of {name}" for name in _differing(before.inputs, after.inputs)))
+
+
+def _listed(changes: Iterable[str]) -> str:
+    """Return the first two changes, and how many more there are."""
+    changes = list(changes)
+    return ", ".join(changes[:2]) + (f" and {len(changes) - 2} more" if len(changes) > 2 else "")  # noqa: PLR2004
+
+
+def _differing(before: Parts, after: Parts) -> list[str]:
+    was, now = dict(before), dict(after)
+    return [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]
+
+
+def _changed_parts(before: Parts, after: Parts) -> Iterator[str]:
+    """Yield the files and variables that differ: the name of a file, and the values of a variable."""
+    was, now = dict(before), dict(after)
+    for name in _differing(before, after):
+        values = was.get(name, "unset"), now.get(name, "unset")
+        yield name if any(map(_DIGEST.fullmatch, values)) else " → ".join((f"{name} {values[0]}", values[1]))
 
 
 FIRST = ("triton", "pytorch-triton", "torch", "cupy", "numba", "numpy", "python")
@@ -115,7 +144,7 @@ FIRST = ("triton", "pytorch-triton", "torch", "cupy", "numba", "numpy", "python"
 
 
 def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]:
-    """Yield what differs between two sides: packages that both have, then environment variables, a line for each.
+    """Yield what differs between two sides: packages that both have, then variables and files, a line for each.
 
     The packages that ``FIRST`` names come before all others.
     """
@@ -127,10 +156,8 @@ def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]
             yield f"{name} {old[name].version} → {new[name].version}"
         elif old[name].digest and new[name].digest:
             yield f"{name} {new[name].version}, built anew"
-    was, now = dict(before.variables), dict(after.variables)
-    for name in sorted(was.keys() | now.keys()):
-        if was.get(name) != now.get(name):
-            yield f"{name} {was.get(name, 'unset')} → {now.get(name, 'unset')}"
+    yield from _changed_parts(before.variables, after.variables)
+    yield from (f"{name} changed" for name in _differing(before.files, after.files))
 
 
 def _compared(judgements: Iterable[Judgement]) -> Iterable[tuple[Series, int, int]]:
@@ -235,6 +262,7 @@ class _Comparer:
         """
         same_launch = _without_text(old.record) == _without_text(new.record)
         same_text, same_kernels, same_options, packages = self._same_text(old, new), True, True, ""
+        inputs = changed_inputs(old.python, new.python)
         if old.python and new.python:
             packages = changed_packages(old.python, new.python)
             same_kernels = _behaviour(old.python.kernels) == _behaviour(new.python.kernels)
@@ -243,13 +271,20 @@ class _Comparer:
         same_modules = self._same_modules(old.record, new.record)
         if _are_defined_by_cubins(old, new) and same_launch and same_kernels and self._same_inputs(old, new):
             same_text, same_options, packages, same_modules = True, True, "", self._same_compiled(old, new)
+        if not (same_modules or packages) and old.row.sources == new.row.sources:
+            packages = _listed(_differing(tuple(old.row.built_with), tuple(new.row.built_with)))
         launch = ""  # stays empty unless the two sides differ only in the options of launches
         same_but_options = same_modules and not packages and _shape(old.record) == _shape(new.record)
         differs_in_options = not (same_launch and same_options and (same_text or not new.record.calls))
         if same_but_options and differs_in_options and self._same_text(old, new, outline=True):
             launch = ", ".join(_changes_of_launches(old, new)) or "other numbers in its launches"
         return SameOnBothSides(
-            code=same_modules and same_launch and same_text and same_kernels and same_options and not packages,
+            code=same_modules
+            and same_launch
+            and same_text
+            and same_kernels
+            and same_options
+            and not (packages or inputs),
             # The sources of a program are unknown, but for scripts.
             source=old.row.sources == new.row.sources
             and same_launch
@@ -260,6 +295,7 @@ class _Comparer:
             device=True,
             launch=launch,
             packages=packages,
+            inputs=inputs,
         )
 
     def _same_modules(self, old: ReplayRecord, new: ReplayRecord) -> bool:

@@ -138,9 +138,9 @@ class Confirmer:
             cause, reason = Cause.LAUNCH, f"{reason}, and only the options of its launches differ: {code.launch}"
         elif cause is Cause.KERNEL and suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
-        elif cause is Cause.ENVIRONMENT and code and code.packages and drift:
-            comparison = drift  # both sides ran with today's packages, so only the stored level shows the old packages
-            cause, reason = self._by_packages(suspect, code, drift)
+        elif cause is Cause.ENVIRONMENT and code and drift and (code.packages or code.inputs):
+            comparison = drift  # both sides ran with what there is today, so only the stored level shows what there was
+            cause, reason = self._by_use(suspect, code, drift)
         settled = judge.is_decided(comparison, suspect.direction, measured.threshold)
         if cause is Cause.UNCONFIRMED and not settled and results.pairs < judge.LOOKS[-1]:
             reason += f"; the budget of {measured.budget_s:g} s ended after {results.pairs} pairs"
@@ -157,17 +157,16 @@ class Confirmer:
             drift=drift.ratio if drift else None,
         )
 
-    def _by_packages(self, suspect: Suspect, code: SameOnBothSides, drift: Comparison) -> tuple[Cause, str]:
-        """Return the cause of a change for which new packages may be to blame, and why.
+    def _by_use(self, suspect: Suspect, code: SameOnBothSides, drift: Comparison) -> tuple[Cause, str]:
+        """Return the cause of a change for which what the code runs with may be to blame, and why.
 
-        ``drift`` compares the baseline's source, measured with today's packages, with the baseline's stored level.
+        ``drift`` compares the baseline's source, measured with what there is today, with the baseline's stored level.
         """
-        moved = f"with the packages of today the baseline's source is {units.percent(drift.ratio)} against its level"
+        changed = ", ".join(filter(None, [code.packages, code.inputs]))
+        kind = "packages" if code.packages else "inputs"
+        moved = f"with the {kind} of today the baseline's source is {units.percent(drift.ratio)} against its level"
         if not code.device:
-            return (
-                Cause.UNCONFIRMED,
-                f"{moved}; so it may be {code.packages}, or another change of the environment",
-            )
+            return Cause.UNCONFIRMED, f"{moved}; so it may be {changed}, or another change of the environment"
         run = suspect.judgement.candidate_run
         if run is not None and any(
             judgement.series.device == suspect.series.device
@@ -175,9 +174,9 @@ class Confirmer:
             and judge.MOVES.get(judgement.verdict) is suspect.direction
             for judgement in self._verdicts(run)
         ):
-            return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or what moved other cases of the GPU"
-        no_pairs = "the packages of that time are gone, so the two cannot be measured in A/B pairs"
-        return Cause.TOOLCHAIN, f"{moved}: {code.packages} ({no_pairs})"
+            return Cause.UNCONFIRMED, f"{moved}; so it may be {changed}, or what moved other cases of the GPU"
+        no_pairs = f"the {kind} of that time are gone, so the two cannot be measured in A/B pairs"
+        return Cause.TOOLCHAIN if code.packages else Cause.INPUTS, f"{moved}: {changed} ({no_pairs})"
 
     def _stale_packages(self, suspect: Suspect, results: PairResults) -> str:
         """Return which packages differ between the candidate's run and today; empty if none does."""

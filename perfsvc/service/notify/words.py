@@ -53,7 +53,7 @@ WHY = "why: "
 
 ORDER = (
     *(Cause.WRONG, Cause.FAILED, Cause.HUNG, Cause.MISSING, Cause.SLOW_GPU),
-    *(Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT),
+    *(Cause.KERNEL, Cause.LAUNCH, Cause.INPUTS, Cause.TOOLCHAIN, Cause.ENVIRONMENT),
 )
 
 

@@ -131,7 +131,7 @@ def _made(body: Body, path: str, limit_s: float, descriptors: Sequence[int] = ()
     """Have the process of a benchmark file make arrays, and return them; the caller closes them."""
     made, (descriptor,) = _ask(body, Made, path, limit_s, descriptors)
     try:
-        return shared_memory.received(descriptor, made.layout)
+        return shared_memory.with_checksums(shared_memory.received(descriptor, made.layout), made.made_from)
     except (OSError, ValueError) as error:
         os.close(descriptor)
         raise _unreadable(path, str(error)) from error

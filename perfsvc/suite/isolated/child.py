@@ -10,6 +10,7 @@ import socket
 import sys
 from functools import partial
 
+from perfsvc import uses
 from perfsvc.errors import SuiteError
 from perfsvc.model import codec
 from perfsvc.process import frames
@@ -65,7 +66,8 @@ def serve(parent: socket.socket) -> int:
         made: list[SharedArrays] = []
         reply: Answer | Failed
         try:
-            reply = _answer(request.body, frame.descriptors, made)
+            with uses.watched():
+                reply = _answer(request.body, frame.descriptors, made)
         except SuiteError as error:
             reply = reading.failed(error)
         finally:
@@ -133,7 +135,7 @@ def _stored(bench: StoredBench) -> BenchFile:
 
 def _shared(inputs: Arrays, expected: Arrays, made: list[SharedArrays]) -> Made:
     made.append(share(inputs, expected))
-    return Made(made[0].layout)
+    return Made(made[0].layout, uses.used().parts())
 
 
 def _not_unicode(body: Body, error: ValueError) -> Failed:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from perfsvc.model import CacheState, Case, GraphTiming, Kind, Tolerance
+from perfsvc.model import CacheState, Case, GraphTiming, Kind, Parts, Tolerance
 from perfsvc.process.shared_memory import ArrayLayout
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Point
@@ -172,9 +172,13 @@ class Specs:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The layout of arrays; the descriptor of their memory comes with the message."""
+    """The layout of arrays; the descriptor of their memory comes with the message.
+
+    ``made_from`` has the files and variables from which they were made, with digests or values.
+    """
 
     layout: ArrayLayout
+    made_from: Parts = ()
     message: Literal["made"] = "made"
 
 
