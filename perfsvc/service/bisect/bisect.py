@@ -94,6 +94,10 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
         progress.begin("measuring", 1 + len(commits).bit_length())
         measure_builds, check = partial(_measure, asked, settings), partial(_check, asked, settings)
         bisection = Search(asked, commits, builds, measure_builds, check, progress=progress).answer()
+        if bisection.verdict is Verdict.UNCHANGED and not bisection.trials:
+            further = builder.further_change(bisection.good.hash, bisection.bad.hash)
+            reason = f"both commits have the same compiled code, and other files, which are not measured: {further}"
+            bisection = replace(bisection, verdict=Verdict.INCONCLUSIVE, reason=reason) if further else bisection
     files = _changed_files(request.folder, bisection, builds)
     return replace(bisection, files=files, wall_s=time.monotonic() - began)
 

@@ -16,6 +16,7 @@ from perfsvc.model import TIME, CacheState, Case, DeviceInfo, Kind, ReplayRecord
 from perfsvc.selection import Selection
 from perfsvc.service.compare.sides import launch_of
 from perfsvc.service.git import Worktree, checked_out, git, move_to, objects
+from perfsvc.service.interleaved.code import BuiltCase, Change, changed_data, changed_modules, with_inputs
 from perfsvc.service.prepare.targets import Binaries, Target, compile_units, modules_of, replay_record
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec
@@ -128,6 +129,26 @@ class CaseBuilder:
                 with ThreadPoolExecutor(len(batch), thread_name_prefix="checkout") as threads:
                     self._build_trees(list(threads.map(move_to, trees, batch)), remaining)
         return Builds(self._at, self._builds, self._compiled)
+
+    def further_change(self, good: str, bad: str) -> str:
+        """Return what differs for the case between two commits of equal code: inputs, modules or files that it reads.
+
+        Empty if nothing does. A bisection measures no such change: each commit runs with what there is today.
+        """
+        with checked_out(self._folder, good) as before, checked_out(self._folder, bad) as after:
+            modules = changed_modules(self._folder, before, after)
+            sides = [
+                with_inputs(BuiltCase(spec, (), of_tree))
+                for spec, of_tree in zip(map(self._resolve, (before, after)), modules, strict=True)
+                if isinstance(spec, CaseSpec)
+            ]
+            if len(sides) != len(modules):
+                return ""
+            change = Change(sides[0], sides[1], changed_data(self._folder, before, after))
+            if change.inputs or not change.python:
+                return change.inputs
+            texts = {name for name, _ in {*modules[0]} ^ {*modules[1]}}
+            return ", ".join([*sorted(texts), *change.data])
 
     def _follow(self, spec: CaseSpec) -> None:
         """Look for the case under its former names too at other commits, but only in the cache state of ``spec``."""

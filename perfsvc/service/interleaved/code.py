@@ -9,17 +9,23 @@ from pathlib import Path
 
 from perfsvc.build import Binary
 from perfsvc.elf import code_digest, program_digest
-from perfsvc.model import Call, Kind, ReplayRecord
-from perfsvc.service.compare.sides import called, launch_of
+from perfsvc.errors import SuiteError
+from perfsvc.model import Call, Kind, PythonCode, ReplayRecord
+from perfsvc.service.compare.sides import called, changed_inputs, launch_of
 from perfsvc.service.git import Worktree, changed, git
+from perfsvc.service.prepare.recipes import arrays
 from perfsvc.service.prepare.targets import replay_record
 from perfsvc.suite import CaseSpec
+from perfsvc.suite.isolated import DEFAULT_LIMIT_S
 from perfsvc.suite.python_source import same_source
 
 OURS = "perfsvc"
 """perfsvc itself is never imported from a revision of its own repository."""
 
 SUFFIX = ".py"
+
+_NO_DATA = frozenset({SUFFIX, ".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".inl", ".md", ".rst"})
+"""The suffixes of files that compilers, Python's imports and people read; any other file may be read by a case."""
 
 PythonModules = tuple[tuple[str, str], ...]
 """The names and texts of Python modules."""
@@ -34,11 +40,13 @@ class BuiltCase:
         modules: its binaries, in the order of the spec's parts.
         python_modules: the modules of the repository that its Python functions may import, if the revisions differ in
             them.
+        inputs: what its inputs are and what they were made from, if files differ that they may be made from.
     """
 
     spec: CaseSpec
     modules: tuple[Binary, ...]
     python_modules: PythonModules = ()
+    inputs: PythonCode | None = None
 
     @property
     def record(self) -> ReplayRecord:
@@ -59,10 +67,20 @@ class BuiltCase:
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between a case of the base revision and the same case of the new revision."""
+    """What differs between a case of the base revision and the same case of the new revision.
+
+    Attributes:
+        data: the files of the repository that differ and that the case may read.
+    """
 
     base: BuiltCase
     new: BuiltCase
+    data: tuple[str, ...] = ()
+
+    @cached_property
+    def inputs(self) -> str:
+        """Which inputs differ, or what they were made from; empty if none does."""
+        return changed_inputs(self.base.inputs, self.new.inputs)
 
     @cached_property
     def compiled(self) -> bool:
@@ -81,12 +99,30 @@ class Change:
         names = called(self.base.record) | called(self.new.record)
         if not same_source(self.base.spec.bench_text, self.new.spec.bench_text, names):
             return True
-        return self.new.calls_python and self.base.python_modules != self.new.python_modules
+        return self.new.calls_python and (bool(self.data) or self.base.python_modules != self.new.python_modules)
 
     @property
     def is_none(self) -> bool:
         """Whether both revisions run the same code, so that there is nothing to measure."""
-        return not (self.compiled or self.launch or self.python)
+        return not (self.compiled or self.launch or self.python or self.inputs)
+
+
+def with_inputs(case: BuiltCase) -> BuiltCase:
+    """Return a case with its inputs, as the files of its revision make them; as it is if they cannot be made."""
+    if case.spec.kind is Kind.PROGRAM:
+        return case
+    try:
+        made = arrays(case.spec, DEFAULT_LIMIT_S).make()
+    except SuiteError:  # measuring the case will report it
+        return case
+    made.close()
+    return replace(case, inputs=PythonCode(inputs=made.inputs, inputs_from=made.made_from))
+
+
+def changed_data(suite: Path, base: Worktree, new: Worktree) -> tuple[str, ...]:
+    """Return the files that differ between two revisions and that a case may read while it runs."""
+    files = changed(suite, base.commit, new.commit, [""])
+    return tuple(file for file in files if Path(file).suffix not in _NO_DATA)
 
 
 def changed_modules(suite: Path, base: Worktree, new: Worktree) -> tuple[PythonModules, PythonModules]:

@@ -21,7 +21,14 @@ from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import RunComparison
 from perfsvc.service.confirm.pairs import BUDGET_S, PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import Worktree, checked_out
-from perfsvc.service.interleaved.code import BuiltCase, Change, PythonModules, changed_modules
+from perfsvc.service.interleaved.code import (
+    BuiltCase,
+    Change,
+    PythonModules,
+    changed_data,
+    changed_modules,
+    with_inputs,
+)
 from perfsvc.service.interleaved.locations import source_location
 from perfsvc.service.prepare.recipes import arrays
 from perfsvc.service.prepare.sampling import default_sampling
@@ -132,7 +139,9 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         servers = stack.enter_context(worker_servers())
         base_modules, new_modules = changed_modules(request.suite, base_tree, new_tree)
         old_cases, new_cases = base.built(binaries, base_modules), new.built(binaries, new_modules)
-        comparer = _RevisionJudge(request, devices, old_cases, new_cases)
+        comparer = _RevisionJudge(
+            request, devices, old_cases, new_cases, data=changed_data(request.suite, base_tree, new_tree)
+        )
         settings = _settings(request, new.targets, binaries, servers, progress)
         judgements, over_budget = comparer.judge(settings, progress)
         locations = base.locations() | new.locations()
@@ -244,6 +253,7 @@ class _RevisionJudge:
         devices: the devices.
         base: the cases of the base revision by device, case and cache state.
         new: the cases of the new revision, likewise.
+        data: the files that differ and that a case may read.
     """
 
     def __init__(
@@ -252,8 +262,11 @@ class _RevisionJudge:
         devices: Sequence[DeviceInfo],
         base: Mapping[str, Mapping[Key, BuiltCase | CaseError]],
         new: Mapping[str, Mapping[Key, BuiltCase | CaseError]],
+        *,
+        data: tuple[str, ...],
     ) -> None:
         self._request = request
+        self._data = data
         self._devices = {device.uuid: device for device in devices}
         self._base = base
         self._new = new
@@ -307,7 +320,7 @@ class _RevisionJudge:
             case _, CaseError():
                 self._judgements.append(Judgement(series, Verdict.BROKEN, new.what))
             case BuiltCase(), BuiltCase():
-                change = Change(before, new)
+                change = Change(*(with_inputs(case) if self._data else case for case in (before, new)), self._data)
                 if change.is_none:
                     self._judgements.append(Judgement(series, Verdict.UNCHANGED, SAME))
                 else:
@@ -353,7 +366,7 @@ class _RevisionJudge:
         return Judgement(
             series,
             comparison.verdict,
-            comparison.reason,
+            "; ".join(filter(None, [comparison.reason, self._remark(series, results)])),
             ratio=comparison.ratio,
             low=comparison.low,
             high=comparison.high,
@@ -365,9 +378,19 @@ class _RevisionJudge:
             cause=self._cause(series) if comparison.verdict in judge.MOVES else None,
         )
 
+    def _remark(self, series: Series, results: PairResults) -> str:
+        """Return what a reader of a verdict has to know: other inputs, or files that were not those of a revision."""
+        used = {name for run in results.candidate if run.python for name, _ in run.python.files}
+        shared = sorted(used & set(self._data))
+        both = f"both sides read today's {', '.join(shared)}, which differs between the revisions" if shared else ""
+        inputs = self._changes[series].inputs
+        return "; ".join(filter(None, [f"inputs changed: {inputs}" if inputs else "", both]))
+
     def _cause(self, series: Series) -> Cause:
-        """Return which part of a case moved it: the two sides were measured in turn, so it was the code."""
+        """Return which part of a case moved it: the two sides were measured in turn, so it was code or inputs."""
         change = self._changes[series]
+        if change.inputs and not (change.compiled or change.launch or change.python):
+            return Cause.INPUTS
         return Cause.LAUNCH if change.launch and not change.compiled and not change.python else Cause.KERNEL
 
 
@@ -379,6 +402,8 @@ def _threshold(series: Series, devices: Iterable[DeviceInfo], request: Revisions
 
 def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:
     recipe = arrays(case.spec, settings.limit_s)
+    if case.inputs:  # the two revisions may have equal texts and other inputs
+        recipe = replace(recipe, name=f"{recipe.name} {case.inputs.inputs}")
     task = measure.task(device, case.spec, case.modules, settings.sampling(device), recipe)
     return replace(task, python_modules=case.python_modules) if task.bench else task
 
