@@ -10,6 +10,7 @@ import _io
 import builtins
 import contextlib
 import ctypes
+import importlib
 import inspect
 import io
 import os
@@ -39,8 +40,9 @@ _SYSTEM = ("/bin/", "/boot/", "/dev/", "/etc/", "/lib", "/proc/", "/run/", "/sbi
 
 @dataclass(slots=True)
 class Uses:
-    """What a module used: absolute paths of files and shared objects, and variables that were set."""
+    """What a module used: other modules, absolute paths of files and shared objects, and variables."""
 
+    modules: dict[str, None] = field(default_factory=dict)
     files: dict[str, None] = field(default_factory=dict)
     variables: dict[str, None] = field(default_factory=dict)
 
@@ -64,7 +66,6 @@ def watched(*, fresh: bool = True) -> Iterator[None]:
     """
     if fresh:
         _of_module.pop(BENCH, None)
-    loaded_before = _mapped()
     environment = type(os.environ)
     with contextlib.ExitStack() as stack:
         for owner, name, watch in _WATCHES:
@@ -74,7 +75,6 @@ def watched(*, fresh: bool = True) -> Iterator[None]:
         stack.callback(setattr, os.environ, "__class__", environment)
         os.environ.__class__ = _Environment
         yield
-    _note_loaded(loaded_before)
 
 
 def used(modules: Iterable[str] | None = None) -> Uses:
@@ -82,6 +82,7 @@ def used(modules: Iterable[str] | None = None) -> Uses:
     found = Uses()
     for name in (*_of_module,) if modules is None else (BENCH, *modules):
         if name in _of_module:
+            found.modules |= _of_module[name].modules
             found.files |= _of_module[name].files
             found.variables |= _of_module[name].variables
     return found
@@ -122,6 +123,26 @@ def is_own(path: str) -> bool:
     return root is not None or not path.startswith((*_SYSTEM, *_LIBRARIES, f"{tempfile.gettempdir()}/"))
 
 
+# --- modules ---------------------------------------------------------------------------------------------------------
+
+
+def _importing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def imported(name: str, *args: Any, **keywords: Any) -> Any:
+        """Import as ``builtins.__import__`` or ``importlib.import_module``, which take other arguments."""
+        module = original(name, *args, **keywords)
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame else None
+        if caller and _is_authors(caller.f_code.co_filename):
+            found = module.__name__
+            listed = args[2] if len(args) > 2 else keywords.get("fromlist")  # noqa: PLR2004
+            names = [found, *(f"{found}.{part}" for part in listed or ()), *([] if name.startswith(".") else [name])]
+            _of_module[str(caller.f_globals.get("__name__", ""))].modules |= dict.fromkeys(names)
+        return module
+
+    return imported
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
@@ -144,7 +165,7 @@ def _note_file(path: str, mode: Any) -> None:
     if path.endswith(".pyc"):
         with contextlib.suppress(ValueError):
             path = source_from_cache(path)
-    if path not in _written and (author := _author()) and is_own(path):
+    if path not in _written and is_own(path) and (author := _author()):
         _of_module[author].files[path] = None
 
 
@@ -192,12 +213,10 @@ def _note_library(author: str, before: frozenset[str], own: Iterable[str]) -> No
                 _of_module[author].files[used_path] = None
 
 
-def _note_loaded(before: frozenset[str]) -> None:
-    """Note the author's shared objects that were mapped in another way, such as by a library in C."""
+def other_libraries() -> list[str]:
+    """Return the author's shared objects in this process that no module of the author is known to have loaded."""
     known = {path for uses in _of_module.values() for path in uses.files}
-    for path in _mapped() - before - known:
-        if is_own(path):
-            _of_module[BENCH].files[path] = None
+    return sorted(path for path in _mapped() if path not in known and is_own(path))
 
 
 def _mapped() -> frozenset[str]:
@@ -210,6 +229,8 @@ def _mapped() -> frozenset[str]:
 
 
 _WATCHES = (
+    (builtins, "__import__", _importing),
+    (importlib, "import_module", _importing),
     (builtins, "open", _opening),
     (io, "open", _opening),
     (_io, "open_code", _opening),
@@ -254,7 +275,7 @@ class _Environment(type(os.environ)):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Any]:
         global _whole  # noqa: PLW0603
         _whole = _place(_reader())
-        return super().__iter__()
+        return iter(super().__iter__())
 
     def copy(self) -> dict[Any, Any]:
         return _Copy(super().copy())

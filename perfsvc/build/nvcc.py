@@ -58,7 +58,12 @@ class NvccToolchain:
                 cure=f"{install_command('nvcc')}, or install NVIDIA's CUDA toolkit",
             )
         for variable in _FLAG_VARIABLES:
-            if chosen := _architectures(shlex.split(os.environ.get(variable, ""))):
+            words = shlex.split(os.environ.get(variable, ""))
+            try:
+                sources.read_options(words)
+            except CompileError as error:
+                raise UsageError(f"{variable}: {error.what}", cure="write the options into the variable") from error
+            if chosen := _architectures(words):
                 raise UsageError(
                     f"{variable} chooses the architecture ({' '.join(chosen)}), and perfsvc compiles for {target}",
                     cure=f"leave {chosen[0]} out of {variable}; perfsvc check takes --arch, and a variant has options=",

@@ -132,7 +132,7 @@ class FakeToolchain:
         files = [unit.source.name, *(os.path.relpath(source, folder) for source in unit.others)]
         for name in files:  # grows
             for header in _INCLUDE.findall(sources.read_file(folder / name).decode(errors="replace")):
-                paths = (os.path.normpath(Path(place, header)) for place in (Path(name).parent, *folders))
+                paths = (os.path.normpath(Path(place, header)) for place in (str(Path(name).parent), *folders))
                 if (found := next((path for path in paths if (folder / path).is_file()), None)) and found not in files:
                     files.append(found)
         return tuple(files)

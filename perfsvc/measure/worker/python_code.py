@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.abc import InspectLoader
 from importlib.metadata import Distribution
@@ -20,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from perfsvc import elf, uses
+from perfsvc.files import file_digest
 from perfsvc.model import Package, PythonCode, TritonKernel, digest
 from perfsvc.suite.python_source import imports
 from perfsvc.uses import Uses
@@ -73,7 +75,8 @@ def python_code(
         kernels.append(described)
         if cubin:
             files[described.cubin] = cubin
-    found |= {package.name: package for package in _libraries()} if len(found) > 1 else {}
+    for path in uses.other_libraries():
+        found[uses.label(path)] = Package(uses.label(path), "", file_digest(Path(path)))
     return PythonCode(
         packages=tuple(found[name] for name in sorted(found)),
         variables=tuple(
@@ -85,7 +88,7 @@ def python_code(
         ),
         modules=tuple(sorted((name, digest(text.encode())) for name, text in texts.items())),
         kernels=tuple(sorted(dict.fromkeys(kernels), key=lambda kernel: (kernel.name, kernel.options, kernel.code))),
-        files=Uses(used.files).parts(),
+        files=Uses(files=used.files).parts(),
     ), files
 
 
@@ -117,13 +120,12 @@ def _add_used(packages: dict[str, Package], texts: dict[str, str]) -> Uses:
     """Add the modules that the functions and their modules imported while they ran; return what else they used."""
     modules = {_location(module): name for name, module in list(sys.modules.items())}
     while True:
-        used = uses.used(texts)
-        known = {path: modules.get(Path(path).resolve(), "") for path in used.files}
-        added = len(texts)
-        for name in filter(None, known.values()):
+        used, before = uses.used(texts), len(texts)
+        for name in used.modules:
             _add(name, packages, texts)
-        if len(texts) == added:
-            return Uses({path: None for path, name in known.items() if name not in texts}, used.variables)
+        if len(texts) == before:
+            of_modules = {path for path in used.files if modules.get(Path(path).resolve(), "") in texts}
+            return replace(used, files={path: None for path in used.files if path not in of_modules})
 
 
 def _add_package(found: Distribution, packages: dict[str, Package]) -> None:

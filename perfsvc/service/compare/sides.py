@@ -155,7 +155,7 @@ def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]
         if old[name].version != new[name].version:
             yield f"{name} {old[name].version} → {new[name].version}"
         elif old[name].digest and new[name].digest:
-            yield f"{name} {new[name].version}, built anew"
+            yield f"{name} {new[name].version}, built anew" if new[name].version else f"{name} changed"
     yield from _changed_parts(before.variables, after.variables)
     yield from (f"{name} changed" for name in _differing(before.files, after.files))
 

@@ -320,7 +320,9 @@ class _RevisionJudge:
             case _, CaseError():
                 self._judgements.append(Judgement(series, Verdict.BROKEN, new.what))
             case BuiltCase(), BuiltCase():
-                change = Change(*(with_inputs(case) if self._data else case for case in (before, new)), self._data)
+                if self._data:
+                    before, new = with_inputs(before), with_inputs(new)
+                change = Change(before, new, self._data)
                 if change.is_none:
                     self._judgements.append(Judgement(series, Verdict.UNCHANGED, SAME))
                 else:
