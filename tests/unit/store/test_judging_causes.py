@@ -14,17 +14,20 @@ from perfsvc.model import (
     Direction,
     FindingState,
     Judgement,
+    Kind,
     Launch,
     Package,
     PythonCode,
+    ReplayRecord,
     TritonKernel,
     Verdict,
     digest,
 )
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.compare.sides import changed_packages, sides_of
+from perfsvc.service.compare.sides import changed_inputs, changed_packages, compare_code, sides_of
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import recovered, suspects_of
+from perfsvc.store.rows import CaseCode
 from tests.unit.store.conftest import BENCH, ON_BOTH, six_cases, times
 
 
@@ -95,6 +98,11 @@ def with_options(code, *options):
     return {**CALLS, "python": replace(code, kernels=(TritonKernel("dot", "source", options, f"{options}", "", "{}"),))}
 
 
+FILES = (("so/libown.so", "ab" * 32),)
+X = (("x", "0a1b2c3d"),)
+INPUTS = PythonCode(inputs=X, inputs_from=(("a/matrix.npz", "aa" * 32), ("SIZE", "3")))
+OTHER_INPUTS = PythonCode(inputs=(("x", "ffffffff"),), inputs_from=(("a/matrix.npz", "bb" * 32), ("SIZE", "4")))
+
 CHANGES = {
     "nothing": ({}, {}, Cause.NOISE, 0),
     "the benchmark file": ({}, {"bench": b"# another bench.py"}, Cause.UNCONFIRMED, 1),
@@ -104,6 +112,10 @@ CHANGES = {
     "a comment of a Python variant": (PYTHON, {**PYTHON, "bench": b"# another bench.py"}, Cause.NOISE, 0),
     "the packages of a Python variant": (PYTHON, {**CALLS, "python": NEWER}, Cause.TOOLCHAIN, 1),
     "the source of a Python variant": (PYTHON, {**CALLS, "python": NEWER, "bench": b"N = 7"}, Cause.UNCONFIRMED, 1),
+    "a library of a Python variant": (PYTHON, {**CALLS, "python": replace(TRITON, files=FILES)}, Cause.TOOLCHAIN, 1),
+    "the values of the inputs": ({"python": INPUTS}, {"python": OTHER_INPUTS}, Cause.INPUTS, 0),
+    "a file with the same values": ({"python": INPUTS}, {"python": replace(OTHER_INPUTS, inputs=X)}, Cause.NOISE, 0),
+    "the inputs and the source": ({"python": INPUTS}, {"python": OTHER_INPUTS, **EDITED}, Cause.UNCONFIRMED, 1),
     "unknown packages of a Python variant": (CALLS, CALLS, Cause.UNCONFIRMED, 1),
     "Triton, with its options": (
         with_options(TRITON, ("num_ctas", "1"), ("num_stages", "3")),
@@ -129,7 +141,27 @@ def test_the_cause_of_a_regression_is_what_has_changed(night, cases):
 def test_a_regression_with_other_packages_names_them(night, cases):
     night(times(cases), **PYTHON)
     _, (suspect,) = night(times(cases, "v0"), **CALLS, python=NEWER)
-    assert "its packages are not: triton 3.4.0 → 3.5.0, torch 2.8.0 → 2.9.0" in suspect.judgement.reason
+    assert "what it runs with is not: triton 3.4.0 → 3.5.0, torch 2.8.0 → 2.9.0" in suspect.judgement.reason
+
+
+def test_other_inputs_are_named():
+    assert changed_inputs(INPUTS, OTHER_INPUTS) == "SIZE 3 → 4, a/matrix.npz"
+    assert changed_inputs(INPUTS, replace(OTHER_INPUTS, inputs_from=INPUTS.inputs_from)) == "the values of x"
+    assert changed_inputs(INPUTS, replace(OTHER_INPUTS, inputs=X)) == ""
+    assert changed_inputs(INPUTS, PythonCode()) == changed_inputs(None, INPUTS) == ""
+
+
+def test_headers_of_the_system_that_changed_are_the_cause(story, cases):
+    def built(code, headers):
+        record = ReplayRecord(cases[0], Kind.KERNEL, (), (), (digest(code),), digest(BENCH), seed=7)
+        lists = {"headers in /usr/include": headers}
+        built_with = CaseCode(record, {digest(code): code}, BENCH, {"a.cu": b"a"}, built_with=lists)
+        return story.store.binaries.put([built_with])[0], None
+
+    old, other, same = built(b"1", b"a.h 1"), built(b"2", b"a.h 2"), built(b"3", b"a.h 1")
+    compared = compare_code(story.store, {(old, other), (old, same)})
+    assert (compared[old, other].source, compared[old, other].packages) == (True, "headers in /usr/include")
+    assert (compared[old, same].source, compared[old, same].packages) == (True, "")
 
 
 def test_a_renamed_variant_runs_the_same_code(night, cases):
@@ -156,7 +188,7 @@ def test_what_only_one_side_has_loaded_differs_in_no_package_and_a_variable_does
     assert changed_packages(TRITON, variable) == "TRITON_F32_DEFAULT unset → ieee"
     rebuilt = replace(TRITON, packages=(*TRITON.packages[:2], Package("triton", "3.4.0", "ee")))
     assert changed_packages(TRITON, rebuilt) == "triton 3.4.0, built anew"
-    assert changed_packages(TRITON, replace(NEWER, variables=variable.variables)).endswith(" and 1 other package")
+    assert changed_packages(TRITON, replace(NEWER, variables=variable.variables)).endswith(" and 1 more")
 
 
 def test_other_options_of_a_triton_kernel_are_found(night, cases, story):
