@@ -25,7 +25,8 @@ def python(arrays, stream):
 
 benchmark = Benchmark(axes={{"n": (1003,)}}, smoke={{"n": 1003}}, inputs=made,
     outputs={{"y": output("float32", lambda n: n)}}, reference=lambda x: 2 * x,
-    tolerance=Tolerance(max=1e-5, mean=1e-6), work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n), variants=[Variant("py", run=python)])
+    tolerance=Tolerance(max=1e-5, mean=1e-6), work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n),
+    variants=[Variant("py", run=python)])
 """
 LAZY = """def __getattr__(name):
     import importlib
