@@ -78,7 +78,7 @@ def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
 def with_checksums(arrays: SharedArrays, made_from: Parts) -> SharedArrays:
     """Return arrays with the checksums of their inputs, and with what they were made from."""
     inputs = map_arrays(arrays.descriptor, arrays.layout.inputs)
-    sums = {name: zlib.crc32(memoryview(array.reshape(-1).view(np.uint8))) for name, array in sorted(inputs.items())}
+    sums = {name: zlib.crc32(array.reshape(-1).view(np.uint8).data) for name, array in sorted(inputs.items())}
     return replace(arrays, inputs=tuple((name, f"{value:08x}") for name, value in sums.items()), made_from=made_from)
 
 

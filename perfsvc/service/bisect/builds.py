@@ -131,16 +131,18 @@ class CaseBuilder:
         return Builds(self._at, self._builds, self._compiled)
 
     def further_change(self, good: str, bad: str) -> str:
-        """Return what differs for the case between two commits of equal code: inputs, modules or files that it reads.
+        """Return what differs for the case between two commits: its inputs, modules or files that it may read.
 
-        Empty if nothing does. A bisection measures no such change: each commit runs with what there is today.
+        Both commits were built and have equal code. Empty if nothing differs. A bisection measures no such change: each
+        commit runs with what there is today.
         """
         with checked_out(self._folder, good) as before, checked_out(self._folder, bad) as after:
             modules = changed_modules(self._folder, before, after)
             sides = [
-                with_inputs(BuiltCase(spec, (), of_tree))
-                for spec, of_tree in zip(map(self._resolve, (before, after)), modules, strict=True)
-                if isinstance(spec, CaseSpec)
+                with_inputs(BuiltCase(spec, build.modules, of_tree))
+                for tree, of_tree in zip((before, after), modules, strict=True)
+                if isinstance(build := self._at[tree.commit], CommitBuild)
+                and isinstance(spec := self._resolve(tree), CaseSpec)
             ]
             if len(sides) != len(modules):
                 return ""

@@ -163,8 +163,7 @@ class Confirmer:
         ``drift`` compares the baseline's source, measured with what there is today, with the baseline's stored level.
         """
         changed = ", ".join(filter(None, [code.packages, code.inputs]))
-        kind = "packages" if code.packages else "inputs"
-        moved = f"with the {kind} of today the baseline's source is {units.percent(drift.ratio)} against its level"
+        moved = f"run as today, the baseline's source is {units.percent(drift.ratio)} against its level"
         if not code.device:
             return Cause.UNCONFIRMED, f"{moved}; so it may be {changed}, or another change of the environment"
         run = suspect.judgement.candidate_run
@@ -175,7 +174,7 @@ class Confirmer:
             for judgement in self._verdicts(run)
         ):
             return Cause.UNCONFIRMED, f"{moved}; so it may be {changed}, or what moved other cases of the GPU"
-        no_pairs = f"the {kind} of that time are gone, so the two cannot be measured in A/B pairs"
+        no_pairs = "what it ran with then is gone, so the two cannot be measured in A/B pairs"
         return Cause.TOOLCHAIN if code.packages else Cause.INPUTS, f"{moved}: {changed} ({no_pairs})"
 
     def _stale_packages(self, suspect: Suspect, results: PairResults) -> str:
