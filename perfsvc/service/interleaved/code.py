@@ -94,12 +94,16 @@ class Change:
         return before != after
 
     @cached_property
+    def source(self) -> bool:
+        """Whether the Python functions of the case, or those that make its inputs, differ in the benchmark file."""
+        names = called(self.base.record) | called(self.new.record)
+        return not same_source(self.base.spec.bench_text, self.new.spec.bench_text, names)
+
+    @cached_property
     def python(self) -> bool:
         """Whether the Python functions of the case, or those that make its inputs, differ or may differ."""
-        names = called(self.base.record) | called(self.new.record)
-        if not same_source(self.base.spec.bench_text, self.new.spec.bench_text, names):
-            return True
-        return self.new.calls_python and (bool(self.data) or self.base.python_modules != self.new.python_modules)
+        modules = self.base.python_modules != self.new.python_modules
+        return self.source or (self.new.calls_python and (modules or bool(self.data)))
 
     @property
     def is_none(self) -> bool:

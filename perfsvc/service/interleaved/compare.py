@@ -377,7 +377,7 @@ class _RevisionJudge:
             smallest=comparison.smallest,
             baseline_replicas=len(results.baseline),
             candidate_replicas=len(results.candidate),
-            cause=self._cause(series) if comparison.verdict in judge.MOVES else None,
+            cause=self._cause(series, results) if comparison.verdict in judge.MOVES else None,
         )
 
     def _remark(self, series: Series, results: PairResults) -> str:
@@ -388,10 +388,12 @@ class _RevisionJudge:
         inputs = self._changes[series].inputs
         return "; ".join(filter(None, [f"inputs changed: {inputs}" if inputs else "", both]))
 
-    def _cause(self, series: Series) -> Cause:
+    def _cause(self, series: Series, results: PairResults) -> Cause:
         """Return which part of a case moved it: the two sides were measured in turn, so it was code or inputs."""
         change = self._changes[series]
-        if change.inputs and not (change.compiled or change.launch or change.python):
+        before, after = (runs[-1].python for runs in (results.baseline, results.candidate))
+        modules = bool(before and after and before.modules != after.modules)
+        if change.inputs and not (change.compiled or change.launch or change.source or modules):
             return Cause.INPUTS
         return Cause.LAUNCH if change.launch and not change.compiled and not change.python else Cause.KERNEL
 
