@@ -19,6 +19,7 @@ Built = Binary | CaseError
 
 MOST_LISTS = 8
 """How many lists of files the cache keeps for a unit: what it includes may depend on the contents of its headers."""
+_ASKS = b"__has_include"
 SIGNALS_S = 0.2
 """Seconds after which the wait for compilers wakes up: a signal just before a wait does not interrupt it."""
 
@@ -121,16 +122,21 @@ class _Builder:
         """Return the binary of a unit that is compiled; raise ``CaseError`` if it does not compile.
 
         The cache has lists of the files that the compiler read for the unit when it was compiled earlier. A binary is
-        stored under the digests of all files of such a list.
+        stored under the digests of all files of such a list. If a text of the user asks which files there are, the
+        compiler has to list them each time.
         """
         preimage = self._toolchain.preimage(unit) + json.dumps(sources.variables()).encode()
         lists = self._lists(preimage)
         for files in lists:
             state = sources.state_of(unit, files)
-            if (code := self._cache.get(_key(preimage, state))) is not None:
+            code = self._cache.get(_key(preimage, state))
+            if code is not None and not any(_ASKS in text for text in sources.texts(unit, files).values()):
                 return self._binary(unit, files, state, code, cached=True, start=start)
         files = self._toolchain.dependencies(unit)
         state = sources.state_of(unit, files)
+        code = self._cache.get(_key(preimage, state))
+        if code is not None:
+            return self._binary(unit, files, state, code, cached=True, start=start)
         code = self._toolchain.compile(unit)
         sources.require_same(unit, files, state)
         self._cache.put(_key(preimage, state), code)

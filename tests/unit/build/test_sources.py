@@ -90,6 +90,17 @@ def test_a_new_header_in_an_earlier_folder_is_noticed(toolchain, tmp_path):
     assert before.code != after.code
 
 
+def test_a_new_file_that_a_source_asks_for_is_noticed(toolchain, tmp_path):
+    source = write(tmp_path / "kernel") / "k.cu"
+    asks = '#if __has_include("k.h")\n#include "k.h"\n#else\n#define FACTOR 1\n#endif\n'
+    source.write_text(asks + KERNEL)
+    unit, cache = Unit(source, ("k",)), Cache(tmp_path / "cache")
+    before = compile_all([unit], toolchain, cache)[unit]
+    assert compile_all([unit], toolchain, cache)[unit].cached
+    write(tmp_path / "kernel", k="#define FACTOR 2")
+    assert compile_all([unit], toolchain, cache)[unit].code != before.code
+
+
 def test_a_link_to_another_header_is_noticed(toolchain, tmp_path):
     folder = write(tmp_path / "kernel", a="#define FACTOR 1", b="#define FACTOR 2")
     (folder / "link.h").symlink_to("a.h")
