@@ -15,6 +15,7 @@ import inspect
 import io
 import os
 import site
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -169,6 +170,21 @@ def _note_file(path: str, mode: Any) -> None:
         _of_module[author].files[path] = None
 
 
+def _starting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def started(process: Any, args: Any, *more: Any, **keywords: Any) -> Any:
+        """Start a process; the files among its arguments are probably read by it."""
+        words = args.split() if isinstance(args, str) else args
+        for word in words if isinstance(words, list | tuple) else [words]:
+            with contextlib.suppress(TypeError, ValueError, OSError):  # the call itself reports wrong arguments
+                path = Path(os.fsdecode(keywords.get("cwd") or "."), os.fsdecode(word))
+                if path.is_file():
+                    _note_file(os.path.abspath(path), "r")  # noqa: PTH100 - links stay as they are
+        return original(process, args, *more, **keywords)
+
+    return started
+
+
 # --- shared objects --------------------------------------------------------------------------------------------------
 
 
@@ -237,6 +253,7 @@ _WATCHES = (
     (os, "open", _opening),
     (_imp, "create_dynamic", _loading_extension),
     (ctypes, "_dlopen", _loading),
+    (subprocess.Popen, "__init__", _starting),
 )
 
 # --- variables -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ def bench(tmp_path, monkeypatch):
     def run(body, before="", **variables):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        text = f"import ctypes, importlib, os, pathlib, sqlite3\nimport numpy as np\n{before}\ndef f():\n    {body}\n"
+        text = (
+            f"import ctypes, importlib, os, pathlib, subprocess\nimport numpy as np\n{before}\ndef f():\n    {body}\n"
+        )
         names = {"__name__": uses.BENCH}
         code = compile(text, str(tmp_path / "bench.py"), "exec")
         with uses.watched():
@@ -49,6 +51,8 @@ def labels(found):
         "np.load('data.npy', mmap_mode='r')",
         "os.close(os.open('data.npy', os.O_RDONLY))",
         "from helper import read; read()",
+        "subprocess.run(['cat', 'data.npy'], capture_output=True)",
+        "subprocess.run('cat < ../data.npy', shell=True, cwd='.git', capture_output=True)",
     ],
 )
 def test_a_file_that_is_read_is_noted(bench, tmp_path, body):
