@@ -134,15 +134,14 @@ class _Builder:
                 return self._binary(unit, files, state, code, cached=True, start=start)
         files = self._toolchain.dependencies(unit)
         state = sources.state_of(unit, files)
-        code = self._cache.get(_key(preimage, state))
-        if code is not None:
-            return self._binary(unit, files, state, code, cached=True, start=start)
-        code = self._toolchain.compile(unit)
-        sources.require_same(unit, files, state)
-        self._cache.put(_key(preimage, state), code)
-        lists = [files, *(other for other in lists if other != files)][:MOST_LISTS]
-        self._cache.put(digest(preimage), json.dumps(lists).encode())
-        return self._binary(unit, files, state, code, cached=False, start=start)
+        known = self._cache.get(_key(preimage, state))
+        code = self._toolchain.compile(unit) if known is None else known
+        if known is None:
+            sources.require_same(unit, files, state)
+            self._cache.put(_key(preimage, state), code)
+        if files not in lists:
+            self._cache.put(digest(preimage), json.dumps([files, *lists][:MOST_LISTS]).encode())
+        return self._binary(unit, files, state, code, cached=known is not None, start=start)
 
     def _lists(self, preimage: bytes) -> list[tuple[str, ...]]:
         """Return the lists of files that the cache has for a unit, the newest first."""
