@@ -135,7 +135,7 @@ def _importing(original: Callable[..., Any]) -> Callable[..., Any]:
         frame = inspect.currentframe()
         caller = frame.f_back if frame else None
         if caller and _is_authors(caller.f_code.co_filename):
-            found = module.__name__
+            found = str(getattr(module, "__name__", name))  # any object may stand for a module
             listed = args[2] if len(args) > 2 else keywords.get("fromlist")  # noqa: PLR2004
             names = [found, *(f"{found}.{part}" for part in listed or ()), *([] if name.startswith(".") else [name])]
             _of_module[str(caller.f_globals.get("__name__", ""))].modules |= dict.fromkeys(names)
