@@ -23,7 +23,7 @@ from perfsvc.model import (
     Series,
     Suspect,
 )
-from perfsvc.service.compare.sides import changed_packages, sides_of
+from perfsvc.service.compare.sides import changed_inputs, changed_packages, sides_of
 from perfsvc.service.findings.steps import LOOK_BACK
 from perfsvc.service.git import commit_ranges, git
 from perfsvc.store import CaseBinary, CaseKey, Store
@@ -105,6 +105,9 @@ class RootCauses:
                 toolkit = _changed("", old.environment.toolkit, new.environment.toolkit)
                 changed = changed_packages(old.python, new.python) or toolkit
             return changed or f"{CODE_OF_RUN}{self._run}"
+        if cause is Cause.INPUTS:
+            changed = changed_inputs(old.python, new.python) if old and new else ""
+            return changed or f"the inputs of run {self._run}"
         changes: tuple[str, ...] = ()
         if old and new:  # a new toolkit is a cause of its own
             changes = replace(old.environment, toolkit=new.environment.toolkit).changes_to(new.environment)

@@ -38,7 +38,7 @@ from perfsvc.service.siblings import update_slow_gpus
 from perfsvc.store import Store
 from perfsvc.store.findings import FindingsChangedError
 
-RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
+RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.INPUTS, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that raise a finding at once; an unconfirmed change raises one in the second night that shows it."""
 
 
