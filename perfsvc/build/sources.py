@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from pathlib import Path
 from perfsvc.errors import CompileError
 from perfsvc.files import checkout_of, file_digest
 from perfsvc.model import Unit
+
+_INSTALLED = (f"{sys.prefix}/", f"{Path(__file__).resolve().parents[1]}/")
+"""Where headers are installed that are not the user's, even in a checkout: packages of Python, and perfsvc."""
 
 # --- options ---------------------------------------------------------------------------------------------------------
 
@@ -197,8 +201,9 @@ def files_of_rule(unit: Unit, rule: str, temporary: Path | None = None) -> tuple
 
 
 def _in_checkout(unit: Unit, path: str) -> str:
-    """Return a path; if it lies in the checkout of a unit, relative to the source's folder."""
-    return os.path.relpath(path, unit.source.absolute().parent) if path.startswith(f"{_root(unit)}/") else path
+    """Return a path; relative to the source's folder if it lies in the checkout, and is no installed header."""
+    is_own = path.startswith(f"{_root(unit)}/") and not path.startswith(_INSTALLED)
+    return os.path.relpath(path, unit.source.absolute().parent) if is_own else path
 
 
 def _root(unit: Unit) -> Path:
