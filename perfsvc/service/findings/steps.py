@@ -107,11 +107,8 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
     rebased: set[Series] = set()
     for judged in caused:
         series, same = judged.series, sides.get(judged.series)
-        if judged.verdict not in judge.MOVES:
-            continue
         other_environment = same is not None and same.code and not same.device
-        improved = judged.verdict is Verdict.IMPROVEMENT and not (judged.cause and judged.cause.blameless)
-        if (other_environment and series not in together) or improved:
+        if judged.verdict is Verdict.IMPROVEMENT and (other_environment or not (judged.cause and judged.cause.blameless)):
             rebased.add(series)
         elif judged.verdict is Verdict.REGRESSION:
             evidence = f"{_change(judged)} against run {judged.baseline_run}, the level of step {last[series][1].step}"
@@ -141,7 +138,7 @@ def lasting(store: Store, run: int, *, threshold: judge.ThresholdOption = None) 
     measured the series. Its stored verdict counts. This run is compared with the same baseline, even if its own
     baseline is another one by now: a new environment begins a new baseline, and slow nights become part of a baseline
     whose code they share. A single replica has no interval, so changes of single replicas count only if they are
-    ``LARGE``, and if a third run shows them.
+    ``LARGE``, and if three runs show them; all three are compared with the baseline of the first.
 
     What A/B pairs have cleared in the run before does not count, unless it is ``LARGE``. A series does not count either
     if a person has pinned its baseline or accepted its level since then.
@@ -156,23 +153,41 @@ def lasting(store: Store, run: int, *, threshold: judge.ThresholdOption = None) 
         cleared = {answer.suspect.series for answer in store.confirmations.of_run(earlier) if answer.cleared}
         for judged in store.verdicts.of_run(earlier):
             if judged.series in wanted and judged.verdict in judge.COMPARED:
-                is_cleared = judged.series in cleared
-                before[judged.series].append(replace(judged, cause=None) if is_cleared else judged)
-                if not _is_slower(judged) or (is_cleared and not is_large(judged)):
+                of_series, is_cleared = before[judged.series], judged.series in cleared
+                of_series.append(replace(judged, cause=None) if is_cleared else judged)
+                waits = len(of_series) < _runs_needed(of_series)
+                if not (waits or _is_slower(judged)) or (is_cleared and not is_large(judged)):
                     slower.discard(judged.series)
-    moved = {
-        series: verdicts[-1]
+    shown = {
+        series: verdicts
         for series in slower
-        if (verdicts := before[series])
-        and len(verdicts) == _runs_needed(verdicts)
-        and len({judged.baseline_run for judged in verdicts}) == 1
+        if (verdicts := before[series]) and len(verdicts) == _runs_needed(verdicts)
     }
-    return _still_slower(store, run, now, _not_settled(store, moved), threshold)
+    return _still_slower(store, run, now, _not_settled(store, _first_of(store, shown, threshold)), threshold)
 
 
 def _runs_needed(before: Sequence[Judgement]) -> int:
     """Return how many runs before a run have to show a change, by the newest of their verdicts."""
-    return 2 if before and before[0].verdict is Verdict.INCONCLUSIVE else 1
+    # A single replica is "unchanged" in the second run with a new driver: only the run before tells.
+    if not before or before[0].verdict is Verdict.REGRESSION:
+        return 1
+    return 2 if 1 in {before[0].baseline_replicas, before[0].candidate_replicas} else 1
+
+
+def _first_of(
+    store: Store, shown: Mapping[Series, Sequence[Judgement]], threshold: judge.ThresholdOption
+) -> dict[Series, Judgement]:
+    """Return the oldest verdict of each series, unless a newer one is not slower than the baseline of the oldest."""
+    moved = {series: verdicts[-1] for series, verdicts in shown.items()}
+    between: dict[tuple[int, int], dict[Series, int]] = defaultdict(dict)
+    for series, (newest, *older) in shown.items():
+        if older and newest.candidate_run and older[-1].candidate_run and older[-1].baseline_run:
+            between[newest.candidate_run, older[-1].candidate_run][series] = older[-1].baseline_run
+    for (run, first), baselines in between.items():
+        judgements = judge_against(store, run, baselines, threshold=threshold, nights_before=first)
+        slower = {judged.series for judged in judgements if _is_slower(judged)}
+        moved = {series: judged for series, judged in moved.items() if series not in baselines or series in slower}
+    return moved
 
 
 def is_large(judgement: Judgement) -> bool:
@@ -286,7 +301,7 @@ def _with_lucky_baselines(
         }
         for judged in judge_against(store, run, wanted, threshold=threshold) if wanted else ():
             if judged.verdict in judge.COMPARED:
-                slower[judged.series].append(judged.verdict is Verdict.REGRESSION)
+                slower[judged.series].append(_is_slower(judged))
     return {
         series
         for series, results in slower.items()

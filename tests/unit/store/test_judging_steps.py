@@ -122,10 +122,23 @@ def test_the_next_step_is_measured_from_the_fastest_level_since_the_last(story, 
     assert steps(story) == [(1, 1, 3, None), (2, 3, 4, None)]
 
 
-def test_a_new_driver_that_slows_unchanged_code_is_no_step(story, night, slowed):
-    for _ in range(2):
-        assert night(2.5e-4, SLOW, driver="590.1", cause=None).stepped == ()
-    assert len(steps(story)) == 1
+def test_a_new_driver_that_slows_a_case_of_a_commit_further_is_a_finding_of_its_own(story, night, slowed):
+    assert night(2.5e-4, SLOW, driver="590.1", cause=None).raised == ()
+    assert night(2.5e-4, SLOW, driver="590.1", cause=None).raised == (2,)
+    finding = story.store.findings.get(2)
+    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "driver 580.1 → 590.1")
+    assert finding.evidence.endswith("+25.0 % against run 2 in runs 3 and 4, and the code is unchanged")
+    assert [night(2.5e-4, SLOW, driver="590.1", cause=None).raised for _ in range(2)] == [(), ()]
+    assert [each[0] for each in steps(story, 2)] == [2]
+
+
+def test_a_second_driver_that_slows_a_case_further_is_a_step(story, night):
+    for driver, level in [("580.1", 1e-4)] * 3 + [("590.1", 1.5e-4)] * 2:
+        night(level, driver=driver)
+    assert [night(2.2e-4, driver="600.1").stepped for _ in range(4)] == [(), (1,), (), ()]
+    first, second = story.store.findings.get(1).moved
+    assert (first.root_cause, second.root_cause) == ("driver 580.1 → 590.1", "driver 590.1 → 600.1")
+    assert (first.ratio, second.ratio) == (pytest.approx(1.5, rel=1e-2), pytest.approx(22 / 15, rel=1e-2))
 
 
 def test_a_finding_of_a_slow_gpu_takes_a_second_slowdown_of_the_gpu(story, night, cases):
@@ -274,6 +287,18 @@ def test_three_nights_of_one_replica_agree_on_a_large_change(story, night, slow)
         night(1e-4, replicas=(0.0,))
     raised = [night(slow, SLOW, cause=None, replicas=(0.0,)).raised for _ in range(4)]
     assert raised == ([(), (), (1,), ()] if slow == 1e-3 else [()] * 4)
+
+
+@pytest.mark.parametrize("slow", [1.05e-4, 1.5e-4])
+def test_three_nights_of_one_replica_with_a_new_driver_agree_on_a_large_change(story, night, slow):
+    for _ in range(3):
+        night(1e-4, replicas=(0.0,))
+    raised = [night(slow, cause=None, replicas=(0.0,), driver="590.1").raised for _ in range(4)]
+    assert raised == ([(), (), (1,), ()] if slow == 1.5e-4 else [()] * 4)
+    if slow == 1.5e-4:
+        (finding,) = story.store.findings.active()
+        assert (finding.cause, finding.worst.baseline_run) == (Cause.ENVIRONMENT, 1)
+        assert finding.evidence.endswith("+50.0 % against run 1 in runs 4 and 6, and the code is unchanged")
 
 
 def test_an_accepted_level_is_not_told_again(story, night):
