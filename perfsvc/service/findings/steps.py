@@ -243,9 +243,7 @@ def _still_slower(
         for series, judged in current.items()
         if _may_have_one_cause(moved[series].cause, judged.cause)
     ]
-    same_code = [suspect for suspect in suspects if suspect.judgement.cause and suspect.judgement.cause.blameless]
-    lucky = _with_lucky_baselines(store, run, same_code, threshold)
-    return [replace(suspect, evidence=in_both_runs(suspect)) for suspect in suspects if suspect.series not in lucky]
+    return _without_lucky_baselines(store, run, suspects, threshold)
 
 
 def _may_have_one_cause(before: Cause | None, now: Cause | None) -> bool:
@@ -258,7 +256,8 @@ def agreed(
 ) -> list[Suspect]:
     """Return the series that moved again that the run before shows too, each with the number of that run (``since``).
 
-    Both runs are compared with the level after the finding's last step. What A/B pairs have cleared does not count.
+    Both runs are compared with the level after the finding's last step. What A/B pairs have cleared does not count, nor
+    does a level of unchanged code that was lucky.
     """
     of_series = {suspect.series: suspect for suspect in suspects}
     runs_before = list(islice(store.runs.commits(run), 1, 1 + LOOK_BACK)) if suspects else []
@@ -280,18 +279,24 @@ def agreed(
             if judge.MOVES.get(judged.verdict) is of_series[judged.series].direction
             and (judged.series, judged.baseline_run) not in cleared
         ]
-    return [replace(suspect, evidence=in_both_runs(suspect)) for suspect in result]
+    return _without_lucky_baselines(store, run, result, threshold)
 
 
-def _with_lucky_baselines(
-    store: Store, run: int, suspects: Iterable[Suspect], threshold: judge.ThresholdOption
-) -> set[Series]:
-    """Return the series of unchanged code whose baseline may be lucky.
+def _without_lucky_baselines(
+    store: Store, run: int, suspects: Sequence[Suspect], threshold: judge.ThresholdOption
+) -> list[Suspect]:
+    """Return the suspects with what both runs show as evidence, except those of unchanged code with a lucky baseline.
 
     A baseline of fewer than ``FIRST_RUNS`` runs is lucky if the series is slower than in at most half of the
     ``RUNS_BEFORE`` runs before the two runs that show the change. If there is no such run, a ``LARGE`` change counts.
     """
-    by_series = {suspect.series: suspect for suspect in suspects if suspect.judgement.baseline_runs < FIRST_RUNS}
+    by_series = {
+        suspect.series: suspect
+        for suspect in suspects
+        if suspect.judgement.cause
+        and suspect.judgement.cause.blameless
+        and suspect.judgement.baseline_runs < FIRST_RUNS
+    }
     slower: dict[Series, list[bool]] = {series: [] for series in by_series}
     for earlier in islice(store.runs.commits(run), 1, 1 + LOOK_BACK):
         wanted = {
@@ -302,11 +307,12 @@ def _with_lucky_baselines(
         for judged in judge_against(store, run, wanted, threshold=threshold) if wanted else ():
             if judged.verdict in judge.COMPARED:
                 slower[judged.series].append(_is_slower(judged))
-    return {
+    lucky = {
         series
         for series, results in slower.items()
         if (2 * sum(results) <= len(results) if results else not is_large(by_series[series].judgement))
     }
+    return [replace(suspect, evidence=in_both_runs(suspect)) for suspect in suspects if suspect.series not in lucky]
 
 
 def in_both_runs(suspect: Suspect) -> str:

@@ -24,7 +24,7 @@ from perfsvc.model import (
 from perfsvc.service.compare.compare import cycles_of, judge_against, judge_series
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.service.findings.alerts import alerts, is_nearer
-from perfsvc.service.findings.steps import last_steps, steps_of_run
+from perfsvc.service.findings.steps import is_large, last_steps, steps_of_run
 from perfsvc.store import Store
 
 OPPOSITE: Mapping[Direction, Direction] = {
@@ -314,7 +314,7 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
     hold as well:
 
     - the verdict is unchanged or a move back,
-    - the verdict is inconclusive, and the whole interval is nearer to the old level,
+    - the verdict is inconclusive, and the whole interval, if there is one, is nearer to the old level,
     - the remaining change has another cause than the finding, and this cause is not the code.
 
     A mixture shows one of its two states in each run. A single run therefore proves nothing: an alert must report the
@@ -331,8 +331,13 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
         if new and low <= new <= high:
             return False
     if judgement.verdict in FAVOURABLE[moved.direction]:
-        return True
-    if judgement.verdict is Verdict.INCONCLUSIVE and is_nearer(low, old, new) and is_nearer(high, old, new):
+        # Against a baseline within the change, what is left of the change does not show.
+        is_other = judgement.baseline_run != moved.baseline_run and moved.direction is Direction.SLOWER
+        left = judgement.candidate_s / old if judgement.candidate_s and old else None
+        return not (is_other and is_large(replace(judgement, ratio=left)))
+    # A single replica against a single replica has no interval: only its level tells.
+    is_whole = low is None or (is_nearer(low, old, new) and is_nearer(high, old, new))
+    if judgement.verdict is Verdict.INCONCLUSIVE and is_whole:
         return True
     return judgement.cause is not None and judgement.cause.blameless and judgement.cause is not cause
 

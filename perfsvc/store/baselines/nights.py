@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, exists, func, literal, or_, select
 
-from perfsvc.model import FIRST_RUNS, TIME, FindingState, Series, Status
+from perfsvc.model import FIRST_RUNS, TIME, Direction, FindingState, Series, Status, Verdict
 from perfsvc.store.cases import SeriesKey, judged, own_name
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.judging_tables import FindingCases, Findings, Verdicts
 from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
 
 MOST_NIGHTS = 30
@@ -179,6 +179,9 @@ def _searched_runs(
 def _in_finding(keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:
     """Return an SQL condition: whether a finding reports that a case had moved in a run.
 
+    Earlier runs that were as slow against the baseline of the finding count too: a finding of two runs begins with the
+    second of them.
+
     The finding may have another name of the case than the run, because the case was renamed.
 
     Args:
@@ -192,16 +195,24 @@ def _in_finding(keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[b
             own_name(FindingCases.last_run_id),
             *(FindingCases.device_id, FindingCases.cache, FindingCases.first_run_id),
             *(FindingCases.last_run_id, FindingCases.recovered_run_id, Findings.state),
+            *(FindingCases.case_id, FindingCases.metric, FindingCases.baseline_run_id, FindingCases.direction),
+            (FindingCases.baseline_s * FindingCases.candidate_s).label("middle"),
         )
         .join(Cases, Cases.id == FindingCases.case_id)
         .join(Findings, Findings.id == FindingCases.finding_id)
         .where(among(Cases.lineage_id, {key.lineage for key in keys.values()}))
         .cte("moved")
     )
+    showed_it = exists().correlate(named, moved).where(
+        *(getattr(Verdicts, name) == moved.c[name] for name in ("case_id", "device_id", "cache", "metric")),
+        *(Verdicts.run_id == named.c.run_id, Verdicts.baseline_run_id == moved.c.baseline_run_id),
+        *(moved.c.direction == Direction.SLOWER, Verdicts.verdict.in_([Verdict.REGRESSION, Verdict.INCONCLUSIVE])),
+        Verdicts.candidate_s * Verdicts.candidate_s > moved.c.middle,
+    )
     return exists().where(
         *(named.c[name] == moved.c[name] for name in ("lineage_id", "own_name", "device_id", "cache")),
         # If the finding's first run was deleted, it is unknown since when the case is slow.
-        or_(moved.c.first_run_id.is_(None), named.c.run_id >= moved.c.first_run_id),
+        or_(moved.c.first_run_id.is_(None), named.c.run_id >= moved.c.first_run_id, showed_it),
         or_(
             named.c.run_id <= moved.c.last_run_id,
             named.c.run_id < moved.c.recovered_run_id,

@@ -217,7 +217,7 @@ def test_neither_later_runs_nor_those_beside_a_named_run_are_in_the_baseline_and
     series = story.series(story.tiled)
     comparison = compare(story.store, "1", "3", folder=tmp_path, threshold=None)
     found = [
-        judge_against(story.store, 3, {series: 1}, many_nights=True),
+        judge_against(story.store, 3, {series: 1}, nights_before=3),
         judge_against(story.store, 3, {series: 1}),
         comparison.judgements,
         judge_run(story.store, 3, threshold=None, against=1),
@@ -262,7 +262,7 @@ def test_a_finding_keeps_the_slow_nights_of_a_renamed_case_out_of_its_baseline(s
     renamed = replace(story.tiled, variant="tiles", formerly=("tiled",))
     for _ in range(3):
         judged = night(1.05e-4, case=renamed)["tiles", "time"]
-    assert (judged.verdict, judged.baseline_runs) == (Verdict.REGRESSION, 4)
+    assert (judged.verdict, judged.baseline_runs) == (Verdict.REGRESSION, 3)
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_a_slow_night_stays_out_of_a_baseline_if_it_is_the_baseline_of_another_s
     tiled, naive = story.series(story.tiled), story.series(story.naive)
     alone = story.store.baselines.nights({tiled: 2}, 8)[tiled]
     assert {2, 3, 4} <= alone.keys()
-    assert 6 not in alone
+    assert alone.keys().isdisjoint({5, 6})  # the finding began in run 6, but run 5 showed it first
     assert story.store.baselines.nights({tiled: 2, naive: 6}, 8)[tiled] == alone
     assert set(story.store.baselines.nights({tiled: 6}, 8)[tiled]) == {6}
 
@@ -337,7 +337,7 @@ def test_a_slow_drift_of_unchanged_code_becomes_a_finding(story, night, a_night,
     assert (last.verdict, last.cause, last.baseline_runs) == (Verdict.REGRESSION, Cause.NOISE, FIRST_RUNS)
     assert "the baseline's first 5 runs, because the later ones drifted too" in last.reason
     (finding,) = story.store.findings.all()
-    assert finding.cause is Cause.ENVIRONMENT
+    assert finding.cause is Cause.UNEXPLAINED
 
 
 @pytest.mark.slow
@@ -436,7 +436,7 @@ def test_unchanged_code_whose_single_replicas_stay_slow_becomes_a_finding(story,
         night(1e-3, noise=(0.0,))
         update_findings(story.store, run)
     (finding,) = story.store.findings.all()
-    assert (finding.cause, finding.first_run) == (Cause.ENVIRONMENT, 5)
+    assert (finding.cause, finding.first_run) == (Cause.UNEXPLAINED, 5)
 
 
 def test_a_confirmation_measures_at_as_many_places_as_the_run(story, night, monkeypatch):

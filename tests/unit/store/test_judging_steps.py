@@ -163,6 +163,22 @@ def test_code_that_slows_a_case_of_a_slow_gpu_is_a_finding_of_its_own(story, nig
     assert story.store.findings.get(2).state is FindingState.OPEN
 
 
+def test_a_slow_gpu_whose_nights_scatter_makes_no_steps(story, night):
+    for level in [1e-4] * 3 + [1.5e-4] * 7:
+        night(level, cause=None)
+    scattered = [night(1.5e-4 * factor, cause=None).stepped for factor in (0.98, 1.01, 1.015, 0.985, 1.01, 1.015)]
+    assert scattered == [()] * 6
+    assert len(steps(story)) == 1
+
+
+def test_a_driver_that_takes_back_only_a_part_of_a_large_change_resolves_nothing(story, night):
+    for driver, level in [("580.1", 1e-4)] * 3 + [("590.1", 1.5e-4)] * 2:
+        night(level, driver=driver)
+    assert [night(1.2e-4, driver="600.1").resolved for _ in range(3)] == [()] * 3
+    assert night(1.04e-4, driver="610.1").resolved == ()
+    assert night(1.04e-4, driver="610.1").resolved == (1,)
+
+
 def test_an_ignored_series_has_no_further_steps(story, night, slowed):
     story.store.findings.set_state(1, FindingState.IGNORED)
     assert night(8e-4, SLOWER).stepped == ()
@@ -250,6 +266,16 @@ def test_the_second_night_that_is_much_slower_than_the_first_is_unexplained(stor
     (finding,) = story.store.findings.active()
     assert (finding.cause, finding.worst.baseline_run) == (Cause.UNEXPLAINED, 1)
     assert finding.worst.ratio == pytest.approx(10, rel=1e-2)
+
+
+@pytest.mark.parametrize("replicas", [(-1e-3, 0.0, 1e-3), (0.0,)], ids=["3", "1"])
+def test_the_slow_nights_before_a_finding_spoil_no_baseline(story, night, replicas):
+    night(1e-4, replicas=replicas)
+    assert [night(1e-3, replicas=replicas).raised for _ in range(4)] == [(), (1,), (), ()]
+    assert night(1e-4, replicas=replicas).resolved == (1,)
+    assert [night(1e-4, replicas=replicas).resolved for _ in range(3)] == [()] * 3
+    later = [night(2e-4, replicas=replicas) for _ in range(3)]
+    assert any(updates.reopened or updates.raised for updates in later)
 
 
 @pytest.mark.parametrize("slow", [1, 3, 6])
