@@ -33,6 +33,9 @@ LARGE = 0.08
 """A change of this share always reaches a person, whether something explains it or not; so does every change of 10 %,
 which noise may make a little smaller."""
 
+CODE_WAS = "the code was unchanged in run "
+"""How the reason of a change begins that an earlier run showed with unchanged code, and this run with other code."""
+
 RUNS_BEFORE = 5
 """A series that moved with unchanged code has to be slower than in most of these runs before."""
 
@@ -108,7 +111,9 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
     for judged in caused:
         series, same = judged.series, sides.get(judged.series)
         other_environment = same is not None and same.code and not same.device
-        if judged.verdict is Verdict.IMPROVEMENT and (other_environment or not (judged.cause and judged.cause.blameless)):
+        if judged.verdict is Verdict.IMPROVEMENT and (
+            other_environment or not (judged.cause and judged.cause.blameless)
+        ):
             rebased.add(series)
         elif judged.verdict is Verdict.REGRESSION:
             evidence = f"{_change(judged)} against run {judged.baseline_run}, the level of step {last[series][1].step}"
@@ -221,7 +226,11 @@ def _still_slower(
     threshold: judge.ThresholdOption,
 ) -> list[Suspect]:
     """Return the moves of runs before that a run shows too, as suspects with what its stored facts say of the cause."""
-    current = {series: now[series] for series in moved if now[series].verdict is Verdict.REGRESSION}
+    current = {
+        series: now[series]
+        for series, before in moved.items()
+        if now[series].verdict is Verdict.REGRESSION and now[series].baseline_run == before.baseline_run
+    }
     to_judge: dict[int, dict[Series, int]] = defaultdict(dict)
     for series in moved.keys() - current.keys():
         before = moved[series]
@@ -237,7 +246,15 @@ def _still_slower(
             and (is_large(judged) or now[judged.series].baseline_run != moved[judged.series].baseline_run)
         ]
         caused = judge.with_causes(slower, sides_of(store, slower), cycles_of(store, slower))
-        current |= {judged.series: judged for judged in caused}
+        for judged in caused:
+            before = moved[judged.series]
+            is_new_code = not (judged.cause and judged.cause.blameless)
+            if is_new_code and before.cause is Cause.ENVIRONMENT and now[judged.series].verdict not in judge.MOVES:
+                # The new environment had slowed the old code as much.
+                code_was = f"{CODE_WAS}{before.candidate_run}"
+                current[judged.series] = replace(judged, cause=Cause.ENVIRONMENT, reason=code_was)
+            else:
+                current[judged.series] = judged
     suspects = [
         Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER, since=moved[series].candidate_run)
         for series, judged in current.items()
@@ -322,10 +339,15 @@ def in_both_runs(suspect: Suspect) -> str:
 
 
 def of_unchanged_code(suspect: Suspect) -> Suspect:
-    """Return a suspect of unchanged code: by its inputs or the environment if these changed, else unexplained."""
-    known = suspect.judgement.cause in {Cause.INPUTS, Cause.ENVIRONMENT}
-    judgement = suspect.judgement if known else replace(suspect.judgement, cause=Cause.UNEXPLAINED)
-    return replace(suspect, judgement=judgement, evidence=f"{suspect.evidence}, and the code is unchanged")
+    """Return a suspect of unchanged code: by the environment if this changed, else unexplained."""
+    environment = suspect.judgement.cause is Cause.ENVIRONMENT
+    cause = Cause.ENVIRONMENT if environment else Cause.UNEXPLAINED
+    code = suspect.judgement.reason if suspect.judgement.reason.startswith(CODE_WAS) else "the code is unchanged"
+    return replace(
+        suspect,
+        judgement=replace(suspect.judgement, cause=cause),
+        evidence=f"{suspect.evidence}, and {code}",
+    )
 
 
 def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]) -> dict[Series, int]:

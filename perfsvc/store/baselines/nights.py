@@ -203,11 +203,15 @@ def _in_finding(keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[b
         .where(among(Cases.lineage_id, {key.lineage for key in keys.values()}))
         .cte("moved")
     )
-    showed_it = exists().correlate(named, moved).where(
-        *(getattr(Verdicts, name) == moved.c[name] for name in ("case_id", "device_id", "cache", "metric")),
-        *(Verdicts.run_id == named.c.run_id, Verdicts.baseline_run_id == moved.c.baseline_run_id),
-        *(moved.c.direction == Direction.SLOWER, Verdicts.verdict.in_([Verdict.REGRESSION, Verdict.INCONCLUSIVE])),
-        Verdicts.candidate_s * Verdicts.candidate_s > moved.c.middle,
+    showed_it = (
+        exists()
+        .correlate(named, moved)
+        .where(
+            *(getattr(Verdicts, name) == moved.c[name] for name in ("case_id", "device_id", "cache", "metric")),
+            *(Verdicts.run_id == named.c.run_id, Verdicts.baseline_run_id == moved.c.baseline_run_id),
+            *(moved.c.direction == Direction.SLOWER, Verdicts.verdict.in_([Verdict.REGRESSION, Verdict.INCONCLUSIVE])),
+            Verdicts.candidate_s * Verdicts.candidate_s > moved.c.middle,
+        )
     )
     return exists().where(
         *(named.c[name] == moved.c[name] for name in ("lineage_id", "own_name", "device_id", "cache")),

@@ -307,6 +307,24 @@ def test_a_commit_that_lands_with_a_new_driver_is_told_though_nothing_is_measure
     assert (finding.cause, finding.root_cause) == (Cause.UNCONFIRMED, "aaaaaaaaa..bbbbbbbbb")
 
 
+def test_a_slow_driver_is_told_though_the_code_changes_in_the_next_nights(story, night):
+    for _ in range(3):
+        night(1e-4)
+    raised = [night(1.5e-4, code, driver="590.1").raised for code in (FAST, b"new", b"newer", b"newest")]
+    assert raised == [(), (1,), (), ()]
+    finding = story.store.findings.get(1)
+    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "driver 580.1 → 590.1")
+    assert finding.evidence.endswith("+50.0 % against run 1 in runs 4 and 5, and the code was unchanged in run 4")
+
+
+def test_a_slow_driver_is_told_though_the_next_night_is_slower_still(story, night):
+    for _ in range(3):
+        night(1e-4)
+    assert [night(level, driver="590.1").raised for level in (1.5e-4, 1.8e-4)] == [(), (1,)]
+    assert (finding := story.store.findings.get(1)).cause is Cause.ENVIRONMENT
+    assert "+80.0 % against run 1 in runs 4 and 5" in finding.evidence
+
+
 @pytest.mark.parametrize("slow", [1.05e-4, 1e-3])
 def test_three_nights_of_one_replica_agree_on_a_large_change(story, night, slow):
     for _ in range(2):
