@@ -202,7 +202,7 @@ def judge_series(
         return []
     baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, _judged(candidate))
     thresholds = threshold_of_series(store, judge.without_override(threshold))
-    return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
+    return settled_by_code(store, judge.verdicts(baselines, candidate, threshold=thresholds, every=True), thresholds)
 
 
 def judge_against(

@@ -314,7 +314,7 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
     hold as well:
 
     - the verdict is unchanged or a move back,
-    - the verdict is inconclusive, and the whole interval, if there is one, is nearer to the old level,
+    - the verdict is inconclusive, and the whole interval is nearer to the old level,
     - the remaining change has another cause than the finding, and this cause is not the code.
 
     A mixture shows one of its two states in each run. A single run therefore proves nothing: an alert must report the
@@ -335,9 +335,7 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
         is_other = judgement.baseline_run != moved.baseline_run and moved.direction is Direction.SLOWER
         left = judgement.candidate_s / old if judgement.candidate_s and old else None
         return not (is_other and is_large(replace(judgement, ratio=left)))
-    # A single replica against a single replica has no interval: only its level tells.
-    is_whole = low is None or (is_nearer(low, old, new) and is_nearer(high, old, new))
-    if judgement.verdict is Verdict.INCONCLUSIVE and is_whole:
+    if judgement.verdict is Verdict.INCONCLUSIVE and is_nearer(low, old, new) and is_nearer(high, old, new):
         return True
     return judgement.cause is not None and judgement.cause.blameless and judgement.cause is not cause
 
