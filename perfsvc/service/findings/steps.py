@@ -339,15 +339,11 @@ def in_both_runs(suspect: Suspect) -> str:
 
 
 def of_unchanged_code(suspect: Suspect) -> Suspect:
-    """Return a suspect of unchanged code: by the environment if this changed, else unexplained."""
-    environment = suspect.judgement.cause is Cause.ENVIRONMENT
-    cause = Cause.ENVIRONMENT if environment else Cause.UNEXPLAINED
-    code = suspect.judgement.reason if suspect.judgement.reason.startswith(CODE_WAS) else "the code is unchanged"
-    return replace(
-        suspect,
-        judgement=replace(suspect.judgement, cause=cause),
-        evidence=f"{suspect.evidence}, and {code}",
-    )
+    """Return a suspect of unchanged code: by its inputs or the environment if these changed, else unexplained."""
+    known = suspect.judgement.cause in {Cause.INPUTS, Cause.ENVIRONMENT}
+    judgement = suspect.judgement if known else replace(suspect.judgement, cause=Cause.UNEXPLAINED)
+    code = judgement.reason if judgement.reason.startswith(CODE_WAS) else "the code is unchanged"
+    return replace(suspect, judgement=judgement, evidence=f"{suspect.evidence}, and {code}")
 
 
 def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]) -> dict[Series, int]:
