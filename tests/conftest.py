@@ -192,6 +192,10 @@ class Databases:
         from psycopg import sql
 
         with psycopg.connect(self.server, autocommit=True) as connection:
+            # What a test's thread has left open would forbid to copy or drop a database.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = ANY(%s)", [list(names)]
+            )
             connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 

@@ -192,8 +192,8 @@ def test_an_excluded_night_is_resolved_without_a_message_and_hides_no_later_regr
     assert "5.0 %" not in message["message"]
     nights.commit("wrong", "five", {"fault": "wrong"})
     (message,) = nights.night(code=4)
-    assert message["title"].startswith(f"{CASE} failed")
-    assert f"Failed cases\n- {CASE}: " in message["message"]
+    assert message["title"].startswith(f"{CASE} has a wrong result")
+    assert "Finding 3 (new): wrong result" in message["message"]
     assert nights.night(code=4) == []
 
 
@@ -220,8 +220,8 @@ def test_unchanged_code_that_slows_down_twice_is_two_messages(nights):
     nights.times[nights.binary()] = seconds(1.5)
     assert nights.night(code=0) == []
     (second,) = nights.night(code=0)
-    assert "Finding 1 (new): environment, GPU FAKE-0" in first["message"]
-    assert "Finding 1 (moved again): environment, GPU FAKE-0" in second["message"]
+    assert "Finding 1 (new): unexplained, GPU FAKE-0" in first["message"]
+    assert "Finding 1 (moved again): unexplained, GPU FAKE-0" in second["message"]
     assert nights.night(code=0) == []
     nights.times[nights.binary()] = seconds(1)
     (message,) = nights.night(code=0)

@@ -161,7 +161,7 @@ def test_a_package_that_got_slower_is_the_toolchain(installed):
     assert installed.findings() == [("toolchain", "twofold 3.4.0 → 3.5.0", "open")]
     ((cause, reason, same_code),) = installed.confirmations()
     assert (cause, same_code) == ("toolchain", 0)
-    assert "the packages of that time are gone, so the two cannot be measured in A/B pairs" in reason
+    assert "what it ran with then is gone, so the two cannot be measured in A/B pairs" in reason
     assert installed(1) == []
 
 

@@ -104,10 +104,10 @@ def test_each_target_receives_what_its_routes_take_on_the_night_it_happens(night
     assert nights.titles() == {}
     nights.perfsvc.play({"*": USUAL, "scale/alpha": {"fault": "wrong"}})
     titles = nights.titles()
-    assert titles == {"team": titles["team"], "ops": "scale/alpha[n=100] failed"}
-    assert titles["team"].startswith("scale/alpha[n=100] failed, 2 resolved findings")
+    assert titles == {"team": titles["team"], "ops": "scale/alpha[n=100] has a wrong result"}
+    assert titles["team"].startswith("scale/alpha[n=100] has a wrong result, 2 resolved findings")
     nights.nights.usual()
-    assert nights.titles() == {}
+    assert nights.titles() == {"team": "scale/alpha correct again"}
 
 
 def test_a_finding_comes_with_its_commits_its_levels_and_the_command_that_shows_more(nights):

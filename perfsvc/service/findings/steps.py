@@ -22,7 +22,7 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.compare.compare import cycles_of, judge_against
+from perfsvc.service.compare.compare import cycles_of, judge_against, threshold_of_series
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.store import Store
 
@@ -200,10 +200,10 @@ def is_large(judgement: Judgement) -> bool:
     return judgement.ratio is not None and abs(log(judgement.ratio)) >= log(1 + LARGE)
 
 
-def _is_slower(judgement: Judgement) -> bool:
-    """Return whether a verdict is a regression, or only a second replica is missing to make it a large regression."""
+def _is_slower(judgement: Judgement, least: float = LARGE) -> bool:
+    """Return whether a verdict is a regression, or only a second replica is missing to make it one of ``least``."""
     if judgement.verdict is Verdict.INCONCLUSIVE:
-        return judge.move_of_one_replica(judgement, LARGE) is Verdict.REGRESSION
+        return judge.move_of_one_replica(judgement, least) is Verdict.REGRESSION
     return judgement.verdict is Verdict.REGRESSION
 
 
@@ -236,13 +236,14 @@ def _still_slower(
         before = moved[series]
         if before.baseline_run is not None and before.candidate_run is not None:
             to_judge[before.candidate_run][series] = before.baseline_run
+    limit = threshold_of_series(store, threshold)
     for earlier, baselines in to_judge.items():
         judgements = judge_against(store, run, baselines, threshold=threshold, nights_before=earlier)
         # Against the same baseline this run's own verdict counts, unless the change is large.
         slower = [
             replace(judged, verdict=Verdict.REGRESSION)
             for judged in judgements
-            if _is_slower(judged)
+            if _is_slower(judged, max(LARGE, limit(judged.series)))
             and (is_large(judged) or now[judged.series].baseline_run != moved[judged.series].baseline_run)
         ]
         caused = judge.with_causes(slower, sides_of(store, slower), cycles_of(store, slower))

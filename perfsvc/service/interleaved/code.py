@@ -24,6 +24,7 @@ OURS = "perfsvc"
 
 SUFFIX = ".py"
 
+_DOCUMENTS = frozenset({"README", "CHANGELOG", "LICENSE", "NOTICE"})
 _NO_DATA = frozenset({SUFFIX, ".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".inl", ".md", ".rst"})
 """The suffixes of files that compilers, Python's imports and people read; any other file may be read by a case."""
 
@@ -126,7 +127,7 @@ def with_inputs(case: BuiltCase) -> BuiltCase:
 def changed_data(suite: Path, base: Worktree, new: Worktree) -> tuple[str, ...]:
     """Return the files that differ between two revisions and that a case may read while it runs."""
     files = changed(suite, base.commit, new.commit, [""])
-    return tuple(file for file in files if Path(file).suffix not in _NO_DATA)
+    return tuple(file for file in files if Path(file).suffix not in _NO_DATA and Path(file).stem not in _DOCUMENTS)
 
 
 def changed_modules(suite: Path, base: Worktree, new: Worktree) -> tuple[PythonModules, PythonModules]:
