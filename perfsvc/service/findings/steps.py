@@ -208,7 +208,7 @@ def _is_slower(judgement: Judgement, least: float = LARGE) -> bool:
 
 
 def _not_settled(store: Store, moved: Mapping[Series, Judgement]) -> dict[Series, Judgement]:
-    """Return the moves whose series have no pinned baseline, and of which no person has accepted the level since."""
+    """Return the moves, except those of runs up to which a person has pinned the baseline or accepted the level."""
     if not moved:
         return {}
     settled = {pin.series: pin.run for pin in store.baselines.pins()}

@@ -37,7 +37,7 @@ def unit(tmp_path):
     return Unit(source, ("f",), (("TILE", 32),), ("-O3",))
 
 
-@pytest.fixture(params=["cpu", pytest.param("nvcc", marks=needs_nvcc)])
+@pytest.fixture(params=["cpu", pytest.param("nvcc", marks=[needs_nvcc, pytest.mark.slow])])
 def toolchain(request):
     return TOOLCHAINS[request.param]()
 
