@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote_plus, urlsplit
 
 import pytest
 
@@ -315,6 +316,11 @@ def browser() -> Iterator[Any]:
         )
         yield opened
         opened.close()
+
+
+def require_fragment(page: Any, words: str) -> None:
+    """Wait until the address ends in these: the browser tells of a new address some time after the key or click."""
+    page.wait_for_url(lambda address: unquote_plus(urlsplit(address).fragment) == words)
 
 
 def serious(page: Any) -> list[tuple[str, list[str]]]:

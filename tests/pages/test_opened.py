@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.pages.conftest import require_fragment
+
 
 @pytest.fixture
 def series(visit, site, names):
@@ -44,7 +46,7 @@ def test_links_lead_from_tonight_to_the_finding_to_the_series_and_words_filter_t
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
-    assert page.url.endswith("#content")
+    require_fragment(page, "content")
     page.emulate_media(media="print")  # without navigation, on white
     assert not page.locator("nav").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -59,7 +61,7 @@ def test_links_lead_from_tonight_to_the_finding_to_the_series_and_words_filter_t
     assert page.locator("h1").inner_text() == names.tiled.id
     assert page.locator(".figures").inner_text().count("+20.0 %") == 1
     page.locator("nav a", has_text="Tonight").click()
-    assert page.url == (site / "index.html").as_uri()
+    page.wait_for_url((site / "index.html").as_uri())
     page.goto((site / "series.html").as_uri())
     page.keyboard.press("/")
     page.keyboard.type("transpose Regression")
