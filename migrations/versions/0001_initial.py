@@ -220,6 +220,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("set_by", sa.Text(), nullable=False),
         sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided", sa.Boolean(), nullable=False),
         sa.Column("owner", sa.Text(), server_default="", nullable=False),
         sa.Column("ignored_until", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
@@ -446,6 +447,7 @@ def upgrade() -> None:
     op.create_index("ix_expectations_run_id", "expectations", ["run_id"], unique=False)
     op.create_table(
         "finding_cases",
+        sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("finding_id", sa.Integer(), nullable=False),
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
@@ -487,8 +489,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["recovered_run_id"], ["runs.id"], name="fk_finding_cases_recovered_run_id_runs", ondelete="SET NULL"
         ),
-        sa.PrimaryKeyConstraint(
-            "finding_id", "case_id", "device_id", "metric", "cache", "step", name="pk_finding_cases"
+        sa.PrimaryKeyConstraint("id", name="pk_finding_cases"),
+        sa.UniqueConstraint(
+            *("finding_id", "case_id", "device_id", "metric", "cache", "step"),
+            name="uq_finding_cases_finding_id_case_id_device_id_metric_cache_step",
         ),
     )
     op.create_index("ix_finding_cases_baseline_run_id", "finding_cases", ["baseline_run_id"], unique=False)
@@ -502,6 +506,29 @@ def upgrade() -> None:
     op.create_index("ix_finding_cases_last_run_id", "finding_cases", ["last_run_id"], unique=False)
     op.create_index("ix_finding_cases_level_run_id", "finding_cases", ["level_run_id"], unique=False)
     op.create_index("ix_finding_cases_recovered_run_id", "finding_cases", ["recovered_run_id"], unique=False)
+    op.create_table(
+        "sightings",
+        sa.Column("step_id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("back", sa.Boolean(), nullable=False),
+        sa.Column("new_level", sa.Boolean(), nullable=False),
+        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
+        sa.Column("baseline_s", sa.Double(), nullable=True),
+        sa.Column("candidate_s", sa.Double(), nullable=True),
+        sa.Column("ratio", sa.Double(), nullable=True),
+        sa.Column("low", sa.Double(), nullable=True),
+        sa.Column("high", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["baseline_run_id"], ["runs.id"], name="fk_sightings_baseline_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_sightings_run_id_runs", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["step_id"], ["finding_cases.id"], name="fk_sightings_step_id_finding_cases", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("step_id", "run_id", name="pk_sightings"),
+    )
+    op.create_index("ix_sightings_baseline_run_id", "sightings", ["baseline_run_id"], unique=False)
+    op.create_index("ix_sightings_run_id", "sightings", ["run_id"], unique=False)
     op.create_table(
         "finding_events",
         sa.Column("id", sa.Integer(), nullable=False),

@@ -10,7 +10,7 @@ from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunStat
 from perfsvc.store.cases import of_cases, present_cases
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
-from perfsvc.store.findings.read import ACTIVE
+from perfsvc.store.findings.read import ACTIVE, lock
 from perfsvc.store.runs import load_exclusions, remember_removed, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.environments import remove_unused_full
@@ -63,7 +63,7 @@ class ExclusionStore:
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:
-            excluded.lock(connection)
+            lock(connection)
             if _state(connection, run) is RunState.RUNNING:
                 raise UsageError(f"run {run} has not ended", cure="wait for its end, or stop it")
             ids = None if cases is None else _ids(connection, run, cases)
@@ -79,7 +79,7 @@ class ExclusionStore:
             connection.execute(
                 insert(Exclusions), [{**row, "case_id": each} for each in ([None] if ids is None else ids)]
             )
-            return excluded.release(connection, Act(run, ids, by, now), reason)
+            return excluded.derive_again(connection, Act(run, ids, by, now, reason))
 
     def include(self, run: int, cases: Iterable[Case] | None, *, by: str) -> FindingUpdates:
         """Include a run, or some of its cases, in judging again; return which findings this changes.
@@ -96,7 +96,7 @@ class ExclusionStore:
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:
-            excluded.lock(connection)
+            lock(connection)
             _state(connection, run)
             ids = None if cases is None else _ids(connection, run, cases)
             standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
@@ -110,7 +110,7 @@ class ExclusionStore:
                 what = f"none of these cases is excluded in run {run}" if ids else f"nothing is excluded in run {run}"
                 raise UsageError(what, cure="see what was excluded: perfsvc runs history")
             connection.execute(update(Exclusions).where(*wanted).values(included_by=by, included_at=now))
-            return excluded.restore(connection, Act(run, ids, by, now), since)
+            return excluded.derive_again(connection, Act(run, ids, by, now, since=since))
 
     def delete(self, run: int, *, reason: str, by: str) -> tuple[int, ...]:
         """Delete a run with everything that belongs to it; return the findings that are deleted with it.
@@ -122,7 +122,7 @@ class ExclusionStore:
             UsageError: the run has not ended, or a pin or an active or accepted finding needs it.
         """
         with self._database.writing() as connection:
-            excluded.lock(connection)
+            lock(connection)
             if _state(connection, run) is RunState.RUNNING:
                 raise UsageError(f"run {run} has not ended", cure="wait for its end, or stop it")
             _refuse_if_pinned(connection, run, None)

@@ -18,8 +18,7 @@ from perfsvc.model import (
     RunState,
     Status,
 )
-from perfsvc.store.findings import excluded
-from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding
+from perfsvc.store.findings.read import ACTIVE, lock, put_event, put_open_finding, set_state
 from perfsvc.store.rows import CasesInRun
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
@@ -70,7 +69,7 @@ class ExpectationStore:
         """
         now = now or datetime.now(UTC)
         with self._database.writing() as connection:
-            excluded.lock(connection)
+            lock(connection)
             back = _see(connection, seen)
             _forget(connection, renamed)
             updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
@@ -100,7 +99,7 @@ class ExpectationStore:
             left: what is still missing, for each finding that loses only some of its subjects.
         """
         with self._database.writing() as connection:
-            excluded.lock(connection)
+            lock(connection)
             _forget(connection, forgotten)
             for absence in left:
                 for finding in {expected.finding for expected in absence.expected if expected.finding is not None}:
@@ -253,7 +252,7 @@ def _finding_of(connection: Connection, absence: Absence, *, night: int | None, 
     query = select(Findings.id, Findings.state).where(Findings.id.in_(linked)).order_by(Findings.id.desc())
     known = connection.execute(query).first()
     if known and known.state is FindingState.RESOLVED:
-        _set_state(connection, known.id, FindingState.OPEN, absence.evidence, night=night, now=now)
+        set_state(connection, known.id, FindingState.OPEN, absence.evidence, night=night, at=now)
         return known.id, "reopened"
     if known:
         return known.id, ""
@@ -318,23 +317,5 @@ def _close_unlinked(
     query = select(Findings.id).where(Findings.cause == Cause.MISSING, Findings.state.in_(ACTIVE), ~still_missing)
     closed = list(connection.scalars(query.order_by(Findings.id)))
     for finding in closed:
-        _set_state(connection, finding, state, reason, now=now, by=by, night=night)
+        set_state(connection, finding, state, reason, at=now, by=by, night=night)
     return closed
-
-
-def _set_state(
-    connection: Connection,
-    finding: int,
-    state: FindingState,
-    text: str,
-    *,
-    now: datetime,
-    by: str = "",
-    night: int | None = None,
-) -> None:
-    """Resolve, accept or reopen a finding, and record that as an event."""
-    is_open = state is FindingState.OPEN
-    values = {"state": state, "reason": "" if is_open else text, "set_by": by, "set_at": now, "ignored_until": None}
-    connection.execute(update(Findings).where(Findings.id == finding).values(values))
-    kind = EventKind.REOPENED if is_open else EventKind(state.value)
-    put_event(connection, finding, kind, text, night=night, by=by, at=now)

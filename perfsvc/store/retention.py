@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Select, delete, exists, func, or_, select, te
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import IS_ACCEPTED, levels_to_keep
 from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
-from perfsvc.store.cases import HAS_CASE_OR_NONE, judged
+from perfsvc.store.cases import judged
+from perfsvc.store.findings.excluded import excluded_data
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, Database, among
@@ -245,7 +246,9 @@ def needed(connection: Connection, keep: Collection[int], candidates: Select[int
     may have more of the candidates than later commands need, but never fewer.
     """
     last, over_budget = _last_finished(connection)
-    excluded_runs, excluded_levels = _excluded(connection)
+    excluded = excluded_data(connection)
+    excluded_runs = {run for run, lineage in excluded if lineage is None}
+    excluded_levels = {(run, lineage) for run, lineage in excluded if lineage is not None}
     levels = levels_to_keep(connection, candidates) | excluded_levels | over_budget | _in_findings(connection)
     return Needed(frozenset({*keep, *last, *excluded_runs, *_resumable(connection)}), frozenset(levels))
 
@@ -308,17 +311,6 @@ def _newest_confirmed(connection: Connection) -> datetime | None:
         if len(hosts) >= CONFIRMING_HOSTS or len(days) >= CONFIRMING_DAYS:
             break
     return started
-
-
-def _excluded(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
-    """Return the excluded runs, and the cases that are excluded from a run as pairs of run and lineage (a case)."""
-    query = (
-        select(Exclusions.run_id, Cases.lineage_id)
-        .outerjoin(Cases, Cases.id == Exclusions.case_id)
-        .where(Exclusions.included_at.is_(None), HAS_CASE_OR_NONE)
-    )
-    excluded = [(run, lineage) for run, lineage in connection.execute(query)]
-    return {run for run, lineage in excluded if lineage is None}, {pair for pair in excluded if pair[1] is not None}
 
 
 def _in_findings(connection: Connection) -> set[tuple[int, int]]:

@@ -2,7 +2,8 @@
 
 ``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does,
 ``slow_gpus`` applies that a GPU is slower than others of its model,
-``excluded`` applies that a person keeps a run out of judging, ``bisections`` keeps the searches for their commits.
+``sightings`` has the runs that show each step, ``excluded`` derives findings from them again when a person keeps a run
+out of judging, and ``bisections`` keeps the searches for their commits.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +26,6 @@ from perfsvc.model import (
 )
 from perfsvc.store.findings import actions, bisections, read, slow_gpus, update
 from perfsvc.store.findings.actions import Action
-from perfsvc.store.findings.excluded import lock
 from perfsvc.store.findings.update import Recovered
 from perfsvc.store.schema.engine import Database
 
@@ -220,5 +220,5 @@ class FindingStore:
     def _changing(self) -> Iterator[Connection]:
         """Run a transaction that changes findings; such transactions run one at a time."""
         with self._database.writing() as connection:
-            lock(connection)
+            read.lock(connection)
             yield connection

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import FAILURES, Cause, EventKind, Finding, FindingState, Series
-from perfsvc.store.findings.read import ACTIVE, KEY, active, get, load_events, put_event, series_rows
-from perfsvc.store.schema.engine import new_id
-from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings
+from perfsvc.store.findings.read import ACTIVE, active, get, load_events, put_event, series_rows
+from perfsvc.store.schema.engine import among, new_id
+from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings, Sightings
 from perfsvc.units import some
 
 _EVENTS: Mapping[FindingState, EventKind] = {
@@ -73,7 +73,7 @@ def set_state(
     if state is FindingState.OPEN:
         _prepare_reopening(connection, finding)
     values = {"state": state, "reason": reason, "set_by": action.by, "set_at": action.at, "ignored_until": until}
-    connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
+    connection.execute(update(Findings).where(Findings.id == finding.id).values(**values, decided=True))
     text = "; ".join(filter(None, [reason, f"until {until:%Y-%m-%d}" if until else ""]))
     _record(connection, finding.id, _EVENTS[state], text, action)
     return get(connection, finding.id)
@@ -118,6 +118,8 @@ def _prepare_reopening(connection: Connection, finding: Finding) -> None:
     if finding.state is FindingState.RESOLVED:
         cases = update(FindingCases).where(FindingCases.finding_id == finding.id)
         connection.execute(cases.values(recovered_run_id=None))
+        steps = select(FindingCases.id).where(FindingCases.finding_id == finding.id)
+        connection.execute(delete(Sightings).where(Sightings.step_id.in_(steps), Sightings.back))
 
 
 def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
@@ -141,9 +143,8 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
     copy = {**original, "last_run_id": max(row.last_run_id for row in rows)}
     del copy["id"], copy["uid"]
     number = new_id(connection, Findings, copy)
-    for row in rows:
-        key = {name: getattr(row, name) for name in KEY}
-        connection.execute(update(FindingCases).filter_by(**key).values(finding_id=number))
+    split = among(FindingCases.id, [row.id for row in rows])
+    connection.execute(update(FindingCases).where(split).values(finding_id=number))
     if action.step is not None:
         _describe_by_next_step(connection, finding)
     names = some(sorted({series.case.id for row, series in every_row if series in chosen and row.step <= last}))

@@ -5,7 +5,8 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, update
+from sqlalchemy import text as sql
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
@@ -23,8 +24,8 @@ from perfsvc.model import (
 from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.profiles import reasons_of
 from perfsvc.store.schema.code_tables import Explanations
-from perfsvc.store.schema.engine import among, new_id
-from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
+from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
+from perfsvc.store.schema.judging_tables import STEP, FindingCases, FindingEvents, Findings
 
 ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """A step of a series with a finding in one of these states gets no second finding in the same direction."""
@@ -32,8 +33,14 @@ ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN})
 """The causes of findings whose cases are profiled."""
 
-KEY = ("finding_id", "case_id", "device_id", "metric", "cache", "step")
-"""The primary key of ``finding_cases``."""
+
+def lock(connection: Connection) -> None:
+    """Let only this transaction change findings until it ends.
+
+    Otherwise runs on two hosts could each raise a finding for the same root cause.
+    """
+    if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time anyway
+        connection.execute(sql("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
 
 
 def get(connection: Connection, number: int) -> Finding:
@@ -111,7 +118,7 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
     """Return the ``finding_cases`` rows of some findings, each with its series. Renamed cases have present names."""
     query = with_series(FindingCases, FindingCases.last_run_id).where(among(FindingCases.finding_id, numbers))
-    in_order = query.order_by(*(getattr(FindingCases, name) for name in KEY))
+    in_order = query.order_by(*(getattr(FindingCases, name) for name in STEP))
     return [(row, series_of(row)) for row in connection.execute(in_order)]
 
 
@@ -171,10 +178,33 @@ def put_open_finding(
         "reason": "",
         "set_by": "",
         "set_at": at,
+        "decided": False,
         "owner": "",
         "ignored_until": None,
     }
     return new_id(connection, Findings, row)
+
+
+def set_state(
+    connection: Connection,
+    finding: int,
+    state: FindingState,
+    text: str,
+    *,
+    at: datetime,
+    run: int | None = None,
+    night: int | None = None,
+    by: str = "",
+) -> None:
+    """Resolve, accept or reopen a finding because of what was measured, and record that as an event.
+
+    An open finding keeps no reason.
+    """
+    is_open = state is FindingState.OPEN
+    values = {"state": state, "reason": "" if is_open else text, "set_by": by, "set_at": at, "ignored_until": None}
+    connection.execute(update(Findings).where(Findings.id == finding).values(**values, decided=False))
+    kind = EventKind.REOPENED if is_open else EventKind(state.value)
+    put_event(connection, finding, kind, text, run=run, night=night, by=by, at=at)
 
 
 def put_event(

@@ -3,12 +3,11 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from perfsvc.model import Cause, EventKind, FindingState, FindingUpdates, SlowGpu
-from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding
+from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding, set_state
 from perfsvc.store.schema.judging_tables import Findings
 
 
@@ -35,14 +34,17 @@ def update_slow_gpus(
         values = {"root_cause": gpu.text, "last_run_id": max(run, finding.last_run_id or run)}
         connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
         if finding.state is FindingState.RESOLVED and (finding.last_run_id or 0) < run:
-            _set_state(connection, finding, FindingState.OPEN, gpu.evidence, run=run, now=now)
+            connection.execute(update(Findings).where(Findings.id == finding.id).values(evidence=gpu.evidence))
+            set_state(connection, finding.id, FindingState.OPEN, gpu.evidence, run=run, at=now)
             updates["reopened"].append(finding.id)
         elif finding.state in ACTIVE:
             updates["seen"].append(finding.id)
     for device, reason in fast.items():
         finding = newest.get(device)
         if finding is not None and finding.state is not FindingState.RESOLVED:
-            _set_state(connection, finding, FindingState.RESOLVED, reason, run=run, now=now)
+            last = max(run, finding.last_run_id or run)
+            connection.execute(update(Findings).where(Findings.id == finding.id).values(last_run_id=last))
+            set_state(connection, finding.id, FindingState.RESOLVED, reason, run=run, at=now)
             updates["resolved"].append(finding.id)
     return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
 
@@ -51,18 +53,3 @@ def _raise(connection: Connection, run: int, gpu: SlowGpu, now: datetime) -> int
     number = put_open_finding(connection, Cause.SLOW_GPU, gpu.text, gpu.evidence, at=now, run=run)
     put_event(connection, number, EventKind.RAISED, gpu.evidence, run=run, at=now)
     return number
-
-
-def _set_state(
-    connection: Connection, finding: Any, state: FindingState, text: str, *, run: int, now: datetime
-) -> None:
-    """Resolve or reopen a finding because of a run, and record that as an event."""
-    is_open = state is FindingState.OPEN
-    values = {"state": state, "reason": "" if is_open else text, "set_by": "", "set_at": now, "ignored_until": None}
-    if is_open:
-        values["evidence"] = text
-    else:
-        values["last_run_id"] = max(run, finding.last_run_id or run)
-    connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
-    kind = EventKind.REOPENED if is_open else EventKind.RESOLVED
-    put_event(connection, finding.id, kind, text, run=run, at=now)

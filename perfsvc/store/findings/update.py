@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, exists, or_, select, update
 
 from perfsvc.model import (
     FAILURES,
@@ -24,10 +24,11 @@ from perfsvc.model import (
     evidence_of,
 )
 from perfsvc.store.cases import SeriesKey, case_ids, device_ids, judged, own_name, series_keys
-from perfsvc.store.findings.read import ACTIVE, KEY, put_event, put_open_finding, series_rows
-from perfsvc.store.schema.column_types import number
+from perfsvc.store.findings import sightings
+from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding, series_rows, set_state
+from perfsvc.store.findings.sightings import Columns, back, begin, see
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.judging_tables import STEP, FindingCases, Findings, Sightings
 from perfsvc.store.schema.tables import Cases
 from perfsvc.units import some
 
@@ -77,20 +78,17 @@ def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
     """Mark steps as recovered and return the findings that this resolves."""
     run, recovered = shown.run, set(shown.recovered)
     rows = [
-        {f"key_{name}": getattr(row, name) for name in KEY}
+        row
         for row, series in series_rows(connection, {finding for finding, *_ in recovered})
-        if (row.finding_id, series, row.step) in recovered
+        if (row.finding_id, series, row.step) in recovered and row.last_run_id <= run
     ]
-    if rows:
-        key = (getattr(FindingCases, name) == bindparam(f"key_{name}") for name in KEY)
-        mark = update(FindingCases).where(*key, FindingCases.last_run_id <= run).values(recovered_run_id=run)
-        connection.execute(mark, rows)
+    see(connection, [(row, back(run)) for row in rows])
     unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
     has_recovered = (~unrecovered, Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU)), Findings.state.in_(ACTIVE))
     resolved = connection.execute(select(Findings.id, Findings.cause).where(*has_recovered).order_by(Findings.id)).all()
     for finding in resolved:
         text = "correct again" if finding.cause in FAILURES else "back at its old level"
-        _set_state(connection, finding.id, FindingState.RESOLVED, f"{text} in run {run}", run=run, now=shown.now)
+        set_state(connection, finding.id, FindingState.RESOLVED, f"{text} in run {run}", run=run, at=shown.now)
     return {finding.id for finding in resolved}
 
 
@@ -104,6 +102,7 @@ def _add_suspects(
     ids = case_ids(connection, [suspect.series.case for suspect in cause.suspects])
     unassigned: list[Suspect] = []
     by_event: dict[EventKind | None, dict[int, list[Suspect]]] = defaultdict(lambda: defaultdict(list))
+    seen: list[tuple[Any, Columns]] = []
     for suspect in cause.suspects:
         key = keys.get(suspect.series)
         row = _row_to_update(rows[key, suspect.direction] if key else (), suspect.judgement, cause.root_cause, run)
@@ -112,11 +111,15 @@ def _add_suspects(
             continue
         if row.cause is Cause.UNCONFIRMED and suspect.judgement.cause is not Cause.UNCONFIRMED:
             _confirm(connection, run, row.finding_id, cause, now)
-        event = _see_again(connection, shown, row, suspect.judgement, ids[suspect.series.case])
+        event, sighting = _seen_again(shown, row, suspect)
         by_event[event][row.finding_id].append(suspect)
+        if sighting:
+            _set_case(connection, row, ids[suspect.series.case])
+            seen.append((row, sighting))
+    see(connection, seen)
     for finding, suspects in sorted(by_event[EventKind.REOPENED].items()):
         evidence = evidence_of(suspects) or cause.evidence
-        _set_state(connection, finding, FindingState.OPEN, evidence, run=run, now=now)
+        set_state(connection, finding, FindingState.OPEN, evidence, run=run, at=now)
         connection.execute(update(Findings).where(Findings.id == finding).values(evidence=evidence))
     for finding, suspects in sorted(by_event[EventKind.JOINED].items()):
         text = f"again, after it was back for a while: {_in_words(suspects, cause)}"
@@ -180,40 +183,29 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, root_cause: str, r
     return None
 
 
-def _see_again(
-    connection: Connection, shown: RunFindings, row: Any, judgement: Judgement, case: int
-) -> EventKind | None:
-    """Store that a run shows the change of a finding's series again, and return the kind of event to record.
+def _seen_again(shown: RunFindings, row: Any, suspect: Suspect) -> tuple[EventKind | None, Columns | None]:
+    """Return the event and the sighting of a step that a run shows again; None for what is not to be recorded.
 
-    The kind is ``reopened`` if the finding was resolved, ``joined`` if the finding is active and the series had
-    recovered, and None otherwise.
+    The event is ``reopened`` if the finding was resolved, and ``joined`` if the finding is active and the series had
+    recovered.
     """
     run, is_active = shown.run, row.state in ACTIVE
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
-        return None
-    if is_active and judgement.series in shown.moved_again:
-        return None  # the row keeps the level after its step
-    newest = _newest(judgement) | {"last_run_id": run, "recovered_run_id": None}
-    if judgement.baseline_run != row.baseline_run_id and row.baseline_s and judgement.candidate_s:
-        # The row says what it is compared with, so its number compares the same two levels.
-        newest |= {"ratio": judgement.candidate_s / row.baseline_s, "low": None, "high": None}
-    if case != row.case_id:
-        newest["case_id"] = _free_case_id(connection, row, case)
-    if not is_active or row.recovered_run_id is not None or judgement.series in shown.rebased:
-        newest["level_run_id"] = run
-    _update_row(connection, row, newest)
+        return None, None
+    if is_active and suspect.series in shown.moved_again:
+        return None, None  # the row keeps the level after its step
+    is_level = not is_active or suspect.series in shown.rebased
+    sighting = sightings.shown(run, suspect.judgement, new_level=is_level)
     if not is_active:
-        return EventKind.REOPENED
-    return EventKind.JOINED if row.recovered_run_id not in {None, run} else None
+        return EventKind.REOPENED, sighting
+    return EventKind.JOINED if row.recovered_run_id not in {None, run} else None, sighting
 
 
-def _newest(judgement: Judgement) -> dict[str, Any]:
-    return {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
-
-
-def _update_row(connection: Connection, row: Any, values: Mapping[str, Any]) -> None:
-    key = {name: getattr(row, name) for name in KEY}
-    connection.execute(update(FindingCases).filter_by(**key).values(**values))
+def _set_case(connection: Connection, row: Any, case: int) -> None:
+    """Give a step the id of its case's name in the present run, unless the finding has a step with this id already."""
+    same_step = {name: getattr(row, name) for name in STEP} | {"case_id": case}
+    if case != row.case_id and connection.scalar(select(FindingCases.id).filter_by(**same_step)) is None:
+        connection.execute(update(FindingCases).where(FindingCases.id == row.id).values(case_id=case))
 
 
 def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, now: datetime) -> None:
@@ -225,16 +217,6 @@ def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, n
         connection.execute(rows.values(root_cause=cause.root_cause))
         text = ", ".join(filter(None, [cause.cause, cause.root_cause]))
         put_event(connection, finding, EventKind.CONFIRMED, f"{text}: {cause.evidence}", run=run, at=now)
-
-
-def _free_case_id(connection: Connection, row: Any, case: int) -> int:
-    """Return the id that a row of a finding stores for its case: ``case``, the id of the name in the present run.
-
-    If another row of the finding has this id already, the row keeps its own id.
-    """
-    same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
-    taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))
-    return int(row.case_id) if taken is not None else case
 
 
 def _set_last_run(connection: Connection, finding: int, run: int) -> None:
@@ -261,7 +243,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
         key = keys.get(suspect.series)
         active = [row for row in rows[key, suspect.direction] if row.state in ACTIVE] if key else []
         if stored := next((row for row in active if row.first_run_id == run), None):  # this update is repeated
-            _update_row(connection, stored, _newest(suspect.judgement))
+            see(connection, [(stored, sightings.shown(run, suspect.judgement))])
             updates["seen"].add(stored.finding_id)
             continue
         before = next((row for row in active if row.recovered_run_id is None), None)
@@ -273,10 +255,10 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
         else:
             elsewhere.append((suspect, step))
     for finding, steps in sorted(stepped.items()):
-        new = [row | {"finding_id": finding} for row in _rows(connection, run, cause, steps)]
-        for row in new:  # a step of this number may have left the finding with an excluded run
-            connection.execute(delete(FindingCases).filter_by(**{name: row[name] for name in KEY}))
-        connection.execute(insert(FindingCases), new)
+        new = [(row | {"finding_id": finding}, first) for row, first in _rows(connection, run, cause, steps)]
+        for row, _ in new:  # a step of this number may have left the finding with an excluded run
+            connection.execute(delete(FindingCases).filter_by(**{name: row[name] for name in STEP}))
+        begin(connection, new)
         _set_last_run(connection, finding, run)
         where = f", {cause.root_cause}" if cause.root_cause else ""
         text = f"step {max(step for _, step in steps)}{where}: {_in_words([suspect for suspect, _ in steps], cause)}"
@@ -289,9 +271,19 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
 
 def _end_before(connection: Connection, row: Any, step: Judgement) -> None:
     """Let a row show its change up to the level that its series' next step left, which may have begun some runs ago."""
-    if step.baseline_run is not None and step.baseline_run < row.last_run_id and row.baseline_s and step.baseline_s:
-        level = {"ratio": step.baseline_s / row.baseline_s, "low": None, "high": None, "candidate_s": step.baseline_s}
-        _update_row(connection, row, level | {"last_run_id": step.baseline_run})
+    level_run = step.baseline_run
+    if level_run is not None and level_run < row.last_run_id and row.baseline_s and step.baseline_s:
+        own = replace(
+            step,
+            ratio=step.baseline_s / row.baseline_s,
+            low=None,
+            high=None,
+            baseline_run=row.baseline_run_id,
+            baseline_s=row.baseline_s,
+            candidate_s=step.baseline_s,
+        )
+        connection.execute(delete(Sightings).where(Sightings.step_id == row.id, Sightings.run_id > level_run))
+        see(connection, [(row, sightings.shown(level_run, own))])
 
 
 def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
@@ -322,7 +314,7 @@ def _join_or_raise(
     run, now = shown.run, shown.now
     numbered = zip(cause.suspects, steps or [1] * len(cause.suspects), strict=True)
     rows = _rows(connection, run, cause, list(numbered))
-    finding = _joinable(connection, cause, rows)
+    finding = _joinable(connection, cause, [row for row, _ in rows])
     if finding is None:
         finding = put_open_finding(connection, cause.cause, cause.root_cause, cause.evidence, at=now, run=run)
         kind, text = EventKind.RAISED, cause.evidence
@@ -333,34 +325,30 @@ def _join_or_raise(
         _set_last_run(connection, finding, run)
         kind, text = EventKind.JOINED, _in_words(cause.suspects, cause)
         updates["joined"].add(finding)
-    connection.execute(insert(FindingCases), [row | {"finding_id": finding} for row in rows])
+    begin(connection, [(row | {"finding_id": finding}, first) for row, first in rows])
     put_event(connection, finding, kind, text, run=run, at=now)
 
 
 def _rows(
     connection: Connection, run: int, cause: RootCause, steps: Sequence[tuple[Suspect, int]]
-) -> list[dict[str, Any]]:
-    """Return the ``finding_cases`` rows of suspects, each with the number of its step, without their finding."""
+) -> list[tuple[dict[str, Any], Columns]]:
+    """Return the new steps of suspects, each with its number, without their finding; and their first sightings."""
     cases = case_ids(connection, [suspect.series.case for suspect, _ in steps])
     devices = device_ids(connection, {suspect.series.device for suspect, _ in steps})
     return [
-        {
-            "case_id": cases[suspect.series.case],
-            "device_id": devices[suspect.series.device],
-            "metric": suspect.series.metric,
-            "cache": suspect.series.cache,
-            "step": step,
-            "root_cause": cause.root_cause,
-            "change": suspect.change,
-            "direction": suspect.direction,
-            "baseline_run_id": suspect.judgement.baseline_run,
-            "baseline_s": number(suspect.judgement.baseline_s),
-            **_newest(suspect.judgement),
-            "first_run_id": run,
-            "level_run_id": run,
-            "last_run_id": run,
-            "recovered_run_id": None,
-        }
+        (
+            {
+                "case_id": cases[suspect.series.case],
+                "device_id": devices[suspect.series.device],
+                "metric": suspect.series.metric,
+                "cache": suspect.series.cache,
+                "step": step,
+                "root_cause": cause.root_cause,
+                "change": suspect.change,
+                "direction": suspect.direction,
+            },
+            sightings.shown(run, suspect.judgement),
+        )
         for suspect, step in steps
     ]
 
@@ -390,15 +378,5 @@ def _reopen_ignored(connection: Connection, run: int, now: datetime) -> set[int]
     rows = connection.execute(select(Findings.id, Findings.ignored_until).where(*is_over).order_by(Findings.id)).all()
     for finding, until in rows:
         text = f"it was ignored until {until:%Y-%m-%d}"
-        _set_state(connection, finding, FindingState.OPEN, text, run=run, now=now)
+        set_state(connection, finding, FindingState.OPEN, text, run=run, at=now)
     return {finding for finding, _ in rows}
-
-
-def _set_state(
-    connection: Connection, finding: int, state: FindingState, text: str, *, run: int, now: datetime
-) -> None:
-    """Resolve or reopen a finding because of a run; an open finding keeps no reason."""
-    resolved = state is FindingState.RESOLVED
-    values = {"state": state, "reason": text if resolved else "", "set_by": "", "set_at": now, "ignored_until": None}
-    connection.execute(update(Findings).where(Findings.id == finding).values(values))
-    put_event(connection, finding, EventKind.RESOLVED if resolved else EventKind.REOPENED, text, run=run, at=now)

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
 from perfsvc.model import EventKind, RunState
-from perfsvc.store.findings.excluded import lock
+from perfsvc.store.findings.read import lock
 from perfsvc.store.keeping.copying import Copier, NotCopiedError, Numbers, Row
 from perfsvc.store.keeping.tables import OF_RUN, OF_RUN_REPLACED, PARTS, Table
 from perfsvc.store.runs import ENDED
@@ -257,8 +257,8 @@ class Sync:
                     writing.execute(delete(FindingCases).where(FindingCases.finding_id == number))
             if stored is None or finding.changed_at > stored.changed_at:
                 copier.add_missing(FindingCases, "finding_id", finding.number, number)
-            for table in (FindingEvents, Bisections):
-                copier.add_missing(table, "finding_id", finding.number, number)
+            copier.add_missing(FindingEvents, "finding_id", finding.number, number)
+            copier.add_missing(Bisections, "finding_id", finding.number, number)
 
 
 def _existing(row: Row | None) -> Row:

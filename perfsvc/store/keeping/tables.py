@@ -16,6 +16,7 @@ from perfsvc.store.schema.code_tables import (
     Profiles,
 )
 from perfsvc.store.schema.judging_tables import (
+    STEP,
     Bisections,
     ConfirmationRuns,
     Confirmations,
@@ -25,6 +26,7 @@ from perfsvc.store.schema.judging_tables import (
     FindingEvents,
     Findings,
     Pins,
+    Sightings,
     Verdicts,
 )
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
@@ -69,6 +71,7 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
     Profiles: ("run_id", "case_id", "device_id", "profiler", "sections", "kernel", "launch", "profiled_at"),
     Explanations: ("run_id", "case_id", "device_id", "explained_at"),
     Exclusions: ("run_id", "case_id", "excluded_at"),
+    FindingCases: STEP,
     Bisections: ("finding_id", "stored_at"),
     FindingEvents: ("finding_id", "kind", "run_id", "done_by", "done_at", "text"),
     Messages: ("key",),
@@ -87,6 +90,7 @@ PARTS: Final[dict[Table, dict[Table, str]]] = {
     Messages: {Deliveries: "message_id"},
     Checks: {CheckedKernels: "check_id"},
     Findings: {FindingCases: "finding_id", FindingEvents: "finding_id", Bisections: "finding_id"},
+    FindingCases: {Sightings: "step_id"},
 }
 """The tables whose rows belong to a row of another table, with the column that refers to this row."""
 

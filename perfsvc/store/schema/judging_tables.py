@@ -20,6 +20,8 @@ from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 """The verdicts that make the level of their run the baseline of later runs."""
+STEP = ("finding_id", "case_id", "device_id", "metric", "cache", "step")
+"""The columns that identify a row of ``finding_cases``."""
 EVENTS = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.BROKEN, Verdict.MISSING)
 """The verdicts that are events in a history."""
 
@@ -157,6 +159,8 @@ class ConfirmationRuns(Base):
 class Findings(Base):
     """One cause that a person should look at; ``reason``, ``set_by`` and ``set_at`` belong to its state.
 
+    ``decided`` says that a person set the state; else the state follows from what runs measured.
+
     A finding about a missing host, GPU or case has neither a first nor a last run.
     """
 
@@ -174,6 +178,7 @@ class Findings(Base):
     reason: ColumnElement[str]
     set_by: ColumnElement[str]
     set_at: ColumnElement[datetime]
+    decided: ColumnElement[bool]
     owner: ColumnElement[str] = column(server_default="")
     ignored_until: ColumnElement[datetime | None]
 
@@ -186,14 +191,15 @@ class FindingCases(Base):
     """
 
     __tablename__ = "finding_cases"
-    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache"),)
+    __table_args__ = (UniqueConstraint(*STEP), Index(None, "case_id", "device_id", "metric", "cache"))
 
-    finding_id: ColumnElement[int] = column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    metric: ColumnElement[str] = column(primary_key=True)
-    cache: ColumnElement[CacheState] = column(primary_key=True)
-    step: ColumnElement[int] = column(primary_key=True)
+    id: ColumnElement[Key]
+    finding_id: ColumnElement[int] = column(ForeignKey("findings.id", ondelete="CASCADE"))
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    metric: ColumnElement[str]
+    cache: ColumnElement[CacheState]
+    step: ColumnElement[int]
     root_cause: ColumnElement[str] = column(server_default="")
     change: ColumnElement[ChangeKind]
     direction: ColumnElement[Direction]
@@ -207,6 +213,27 @@ class FindingCases(Base):
     level_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     last_run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     recovered_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+
+
+class Sightings(Base):
+    """A run that shows a step of a series of a finding, or in which the series was back at the level before (``back``).
+
+    The row of the step in ``finding_cases`` follows from its sightings in judged runs. ``new_level`` says that the next
+    step has to exceed the level of this run.
+    """
+
+    __tablename__ = "sightings"
+
+    step_id: ColumnElement[int] = column(ForeignKey("finding_cases.id", ondelete="CASCADE"), primary_key=True)
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
+    back: ColumnElement[bool]
+    new_level: ColumnElement[bool]
+    baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: ColumnElement[float | None]
+    candidate_s: ColumnElement[float | None]
+    ratio: ColumnElement[float | None]
+    low: ColumnElement[float | None]
+    high: ColumnElement[float | None]
 
 
 class FindingEvents(Base):

@@ -58,7 +58,7 @@ CREATE TABLE bisections (
 	CONSTRAINT pk_bisections PRIMARY KEY (id), 
 	CONSTRAINT fk_bisections_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE
 );
-INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-28 11:57:49.955513');
+INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 06:39:37.422437');
 CREATE TABLE cases (
 	id INTEGER NOT NULL, 
 	lineage_id INTEGER NOT NULL, 
@@ -119,7 +119,7 @@ CREATE TABLE checks (
 	accepted TEXT NOT NULL, 
 	CONSTRAINT uq_checks_uid UNIQUE (uid)
 );
-INSERT INTO "checks" VALUES(1,'ce9645a12e584fc0a8828e987b04a529','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
+INSERT INTO "checks" VALUES(1,'95c9f9a7537d4f3584334fbb6085f3f5','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
 CREATE TABLE confirmation_runs (
 	confirmation_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -175,8 +175,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-28 11:57:49.861129');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-28 11:57:49.864858');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 06:39:37.353959');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 06:39:37.356257');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -234,7 +234,7 @@ CREATE TABLE exclusions (
 	CONSTRAINT pk_exclusions PRIMARY KEY (id), 
 	CONSTRAINT fk_exclusions_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT
 );
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-28 11:57:49.958205','bob','2026-11-28 11:57:49.979623',0);
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 06:39:37.428256','bob','2026-11-29 06:39:37.436230',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
 	kind VARCHAR(16) NOT NULL, 
@@ -274,7 +274,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-28 11:57:49.912150');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 06:39:37.394588');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -291,6 +291,7 @@ CREATE TABLE facts (
 );
 INSERT INTO "facts" VALUES(1,'1d028de3a93c6f29f254eb671c39adf88c11047d51e0ad16bfc97edfd0d1dc36',32,0,0,0,4224,1,'{"global":8}','aa');
 CREATE TABLE finding_cases (
+	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
@@ -310,7 +311,7 @@ CREATE TABLE finding_cases (
 	level_run_id INTEGER, 
 	last_run_id INTEGER NOT NULL, 
 	recovered_run_id INTEGER, 
-	CONSTRAINT pk_finding_cases PRIMARY KEY (finding_id, case_id, device_id, metric, cache, step), 
+	CONSTRAINT pk_finding_cases PRIMARY KEY (id), 
 	CONSTRAINT fk_finding_cases_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
@@ -318,9 +319,10 @@ CREATE TABLE finding_cases (
 	CONSTRAINT fk_finding_cases_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_level_run_id_runs FOREIGN KEY(level_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
-	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL
+	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT uq_finding_cases_finding_id_case_id_device_id_metric_cache_step UNIQUE (finding_id, case_id, device_id, metric, cache, step)
 );
-INSERT INTO "finding_cases" VALUES(1,3,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
+INSERT INTO "finding_cases" VALUES(1,1,3,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
 CREATE TABLE finding_events (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
@@ -334,9 +336,9 @@ CREATE TABLE finding_events (
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-28 11:57:49.816521','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-28 11:57:49.843595','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-28 11:57:49.853499','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 06:39:37.329708','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 06:39:37.344888','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 06:39:37.350316','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
@@ -350,14 +352,15 @@ CREATE TABLE findings (
 	reason TEXT NOT NULL, 
 	set_by TEXT NOT NULL, 
 	set_at DATETIME NOT NULL, 
+	decided BOOLEAN NOT NULL, 
 	owner TEXT DEFAULT '' NOT NULL, 
 	ignored_until DATETIME, 
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT uq_findings_uid UNIQUE (uid)
 );
-INSERT INTO "findings" VALUES(1,'ecc8071be26f4aef8a033de113180a77','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-28 11:57:49.853499','bob','2026-01-01 00:00:00.000000');
-INSERT INTO "findings" VALUES(2,'a68542f6bb0e4003a194f214af25ddc3','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000','',NULL);
+INSERT INTO "findings" VALUES(1,'2562d1906ae64c999ea0ee2fb8214377','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 06:39:37.350316',1,'bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(2,'54fae0e8679742ffb731dd28a93e8c20','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
 CREATE TABLE full_environments (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -378,7 +381,7 @@ CREATE TABLE gpu_peaks (
 	CONSTRAINT pk_gpu_peaks PRIMARY KEY (device_id, driver, power_limit_w, name), 
 	CONSTRAINT fk_gpu_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT
 );
-INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-28 11:57:49.803388');
+INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 06:39:37.313694');
 CREATE TABLE imports (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -394,8 +397,8 @@ CREATE TABLE lineages (
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-28 11:57:49.755623');
-INSERT INTO "lineages" VALUES(2,'2026-11-28 11:57:49.770308');
+INSERT INTO "lineages" VALUES(1,'2026-11-29 06:39:37.284016');
+INSERT INTO "lineages" VALUES(2,'2026-11-29 06:39:37.293698');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -450,10 +453,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-28 11:57:49.760042',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-28 11:57:49.768437',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-28 11:57:49.771649',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-28 11:57:49.794226',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 06:39:37.286696',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 06:39:37.292430',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 06:39:37.294391',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 06:39:37.309055',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -499,7 +502,7 @@ CREATE TABLE nights (
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_nights_uid UNIQUE (uid)
 );
-INSERT INTO "nights" VALUES(1,'541b64f7186643d9933c1c699c39ffe3','interrupted','2025-01-01 00:00:00.000000','2026-11-28 11:57:49.925938','box',15438,'8097729 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
+INSERT INTO "nights" VALUES(1,'43a7d14a5c0041749336d65fc810c719','interrupted','2025-01-01 00:00:00.000000','2026-11-29 06:39:37.402878','box',22412,'4489407 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -552,7 +555,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-28 11:57:49.904105','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-29 06:39:37.390464','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -598,8 +601,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-28 11:57:49.907043');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-28 11:57:49.910740');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 06:39:37.392092');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 06:39:37.393972');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -608,7 +611,7 @@ CREATE TABLE python_codes (
 	CONSTRAINT pk_python_codes PRIMARY KEY (id), 
 	CONSTRAINT uq_python_codes_digest UNIQUE (digest)
 );
-INSERT INTO "python_codes" VALUES(1,'07ed43b57a958dfefa38cc6b593c6fbaca094a774b072ea65653d699c12e15b0','{"packages":[{"name":"triton","version":"3.4.0","digest":"aa"}],"variables":[],"modules":[["helpers","00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015"]],"kernels":[]}','154e1de319b9:fd3eb64f98f43c81437de850f3d82547d11a0c119ca0fbc08426e7abca237377');
+INSERT INTO "python_codes" VALUES(1,'10d1decbc0166a0e53c4e6169f2d92c9813df1c2c0efe2e41a6f6ae6b2c6a5bf','{"packages":[{"name":"triton","version":"3.4.0","digest":"aa"}],"variables":[],"modules":[["helpers","00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015"]],"kernels":[],"files":[],"inputs":[],"inputs_from":[]}','154e1de319b9:df1a300cd33991f2cbad719d1f635789b01b7e16291d7cb97217a9edc8c50d2e');
 CREATE TABLE received_runs (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -653,8 +656,25 @@ CREATE TABLE runs (
 	CONSTRAINT fk_runs_full_environment_id_full_environments FOREIGN KEY(full_environment_id) REFERENCES full_environments (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_runs_uid UNIQUE (uid)
 );
-INSERT INTO "runs" VALUES(1,'e773fc8c79ed4c6fa1a31d8db0919ef9','finished','2025-01-01 00:00:00.000000','2026-11-28 11:57:49.772428','first night','kernels','kernels','perfsvc run','abc',0,'','box','',15438,'8097729 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
-INSERT INTO "runs" VALUES(2,'7a1bc8e398fb4dd9aa1aa729024b76b1','interrupted','2025-01-02 00:00:00.000000','2026-11-28 11:57:49.806185','','kernels','kernels','perfsvc run','def',1,'','box','',15438,'8097729 4026531836','','','{}',0,0,2);
+INSERT INTO "runs" VALUES(1,'0818762857654a8ba6ff151398e3b274','finished','2025-01-01 00:00:00.000000','2026-11-29 06:39:37.294791','first night','kernels','kernels','perfsvc run','abc',0,'','box','',22412,'4489407 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
+INSERT INTO "runs" VALUES(2,'13676f64940b4d63bb8883ead132db15','interrupted','2025-01-02 00:00:00.000000','2026-11-29 06:39:37.315035','','kernels','kernels','perfsvc run','def',1,'','box','',22412,'4489407 4026531836','','','{}',0,0,2);
+CREATE TABLE sightings (
+	step_id INTEGER NOT NULL, 
+	run_id INTEGER NOT NULL, 
+	back BOOLEAN NOT NULL, 
+	new_level BOOLEAN NOT NULL, 
+	baseline_run_id INTEGER, 
+	baseline_s DOUBLE, 
+	candidate_s DOUBLE, 
+	ratio DOUBLE, 
+	low DOUBLE, 
+	high DOUBLE, 
+	CONSTRAINT pk_sightings PRIMARY KEY (step_id, run_id), 
+	CONSTRAINT fk_sightings_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_sightings_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_sightings_step_id_finding_cases FOREIGN KEY(step_id) REFERENCES finding_cases (id) ON DELETE CASCADE
+);
+INSERT INTO "sightings" VALUES(1,2,0,0,1,0.25,0.5,1.0,0.9,1.1);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -746,6 +766,8 @@ CREATE INDEX ix_finding_cases_first_run_id ON finding_cases (first_run_id);
 CREATE INDEX ix_finding_cases_last_run_id ON finding_cases (last_run_id);
 CREATE INDEX ix_finding_cases_level_run_id ON finding_cases (level_run_id);
 CREATE INDEX ix_finding_cases_recovered_run_id ON finding_cases (recovered_run_id);
+CREATE INDEX ix_sightings_baseline_run_id ON sightings (baseline_run_id);
+CREATE INDEX ix_sightings_run_id ON sightings (run_id);
 CREATE INDEX ix_finding_events_finding_id ON finding_events (finding_id);
 CREATE INDEX ix_finding_events_run_id ON finding_events (run_id);
 CREATE INDEX ix_imports_run_id ON imports (run_id);
