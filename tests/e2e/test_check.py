@@ -353,7 +353,6 @@ def annotated(out):
     ]
 
 
-@pytest.mark.quick
 @needs_nvdisasm
 def test_a_spill_names_the_lines_of_its_loads_and_stores(check, repository, perfsvc):
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING)

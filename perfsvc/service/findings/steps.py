@@ -19,6 +19,7 @@ from perfsvc.model import (
     Judgement,
     MovedSeries,
     Series,
+    Status,
     Suspect,
     Verdict,
 )
@@ -306,7 +307,8 @@ def _without_lucky_baselines(
     """Return the suspects with what both runs show as evidence, except those of unchanged code with a lucky baseline.
 
     A baseline of fewer than ``FIRST_RUNS`` runs is lucky if the series is slower than in at most half of the
-    ``RUNS_BEFORE`` runs before the two runs that show the change. If there is no such run, a ``LARGE`` change counts.
+    ``RUNS_BEFORE`` runs before the two runs that show the change. A ``LARGE`` change counts if there is no such run, or
+    if the environment changed.
     """
     by_series = {
         suspect.series: suspect
@@ -314,6 +316,7 @@ def _without_lucky_baselines(
         if suspect.judgement.cause
         and suspect.judgement.cause.blameless
         and suspect.judgement.baseline_runs < FIRST_RUNS
+        and not (suspect.judgement.cause is Cause.ENVIRONMENT and is_large(suspect.judgement))
     }
     slower: dict[Series, list[bool]] = {series: [] for series in by_series}
     for earlier in islice(store.runs.commits(run), 1, 1 + LOOK_BACK):
@@ -348,14 +351,15 @@ def of_unchanged_code(suspect: Suspect) -> Suspect:
 
 
 def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]) -> dict[Series, int]:
-    """Return, for each series, the first run in ``runs`` that measured it; absent if none did."""
+    """Return, for each series, the first run in ``runs`` with a correct result of it; absent if none has one."""
     missing, measured = set(series), dict[Series, int]()
     for run in runs:
         if not missing:
             break
-        in_run = store.series.levels_of(dict.fromkeys(missing, run)).keys()
-        measured |= dict.fromkeys(in_run, run)
-        missing -= in_run
+        levels = store.series.levels_of(dict.fromkeys(missing, run))
+        correct = {series for series, level in levels.items() if level.status is Status.OK}
+        measured |= dict.fromkeys(correct, run)
+        missing -= correct
     return measured
 
 

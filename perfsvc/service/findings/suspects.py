@@ -24,7 +24,7 @@ from perfsvc.model import (
 from perfsvc.service.compare.compare import cycles_of, judge_against, judge_series
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.service.findings.alerts import alerts, is_nearer
-from perfsvc.service.findings.steps import is_large, last_steps, steps_of_run
+from perfsvc.service.findings.steps import LARGE, last_steps, steps_of_run
 from perfsvc.store import Store
 
 OPPOSITE: Mapping[Direction, Direction] = {
@@ -333,8 +333,8 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
     if judgement.verdict in FAVOURABLE[moved.direction]:
         # Against a baseline within the change, what is left of the change does not show.
         is_other = judgement.baseline_run != moved.baseline_run and moved.direction is Direction.SLOWER
-        left = judgement.candidate_s / old if judgement.candidate_s and old else None
-        return not (is_other and is_large(replace(judgement, ratio=left)))
+        left = judgement.candidate_s / old if judgement.candidate_s and old else 1.0
+        return not (is_other and left >= 1 + LARGE)
     if judgement.verdict is Verdict.INCONCLUSIVE and is_nearer(low, old, new) and is_nearer(high, old, new):
         return True
     return judgement.cause is not None and judgement.cause.blameless and judgement.cause is not cause

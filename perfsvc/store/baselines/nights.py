@@ -215,8 +215,7 @@ def _in_finding(keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[b
     )
     return exists().where(
         *(named.c[name] == moved.c[name] for name in ("lineage_id", "own_name", "device_id", "cache")),
-        # If the finding's first run was deleted, it is unknown since when the case is slow.
-        or_(moved.c.first_run_id.is_(None), named.c.run_id >= moved.c.first_run_id, showed_it),
+        or_(named.c.run_id >= moved.c.first_run_id, showed_it),
         or_(
             named.c.run_id <= moved.c.last_run_id,
             named.c.run_id < moved.c.recovered_run_id,

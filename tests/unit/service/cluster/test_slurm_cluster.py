@@ -131,6 +131,7 @@ def test_an_sbatch_that_hangs_ends_the_run_and_its_process(slurm, tmp_path, monk
     assert list((tmp_path / "shared").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_scancel_that_hangs_delays_no_gpu_and_the_end_only_once(slurm, tmp_path, monkeypatch):
     monkeypatch.setattr(slurm_jobs, "COMMAND_S", 1.0)
@@ -156,6 +157,7 @@ def test_a_folder_that_does_not_answer_at_the_start_is_named(slurm, tmp_path, mo
         cluster_in(tmp_path / "shared")
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_start_keeps_its_log(slurm, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(slurm_cluster, "ASK_S", 0.2)

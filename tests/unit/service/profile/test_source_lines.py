@@ -76,6 +76,7 @@ def test_the_line_that_carries_the_first_reason_is_the_slow_one(tables, ncu_repo
     assert line.share >= 0.75
 
 
+@pytest.mark.slow
 def test_a_run_stores_the_lines_of_its_binaries_if_it_profiles(tables, tmp_path, monkeypatch):
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path))
     spec = next(spec for spec in specs() if spec.case.variant == "naive")
