@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from perfsvc.model import EventKind, FindingState, FindingUpdates
-from perfsvc.store.cases import HAS_CASE_OR_NONE, judged, own_name
+from perfsvc.store.cases import HAS_CASE_OR_NONE, judged, own_name, reasons_of_exclusion
 from perfsvc.store.findings.read import ACTIVE, put_event, set_state
 from perfsvc.store.findings.sightings import Columns, derived
 from perfsvc.store.schema.engine import among
@@ -93,13 +93,8 @@ def _derive_finding(
     event = act.text
     if standing and finding.first_run_id != steps[0].first_run_id:
         first = steps[0].first_run_id
-        raised_by = f"run {finding.first_run_id}, which raised the finding, is excluded ({act.reason})"
-        values = {
-            "first_run_id": first,
-            "root_cause": steps[0].root_cause,
-            "evidence": _evidence_of(connection, number, first)
-            or f"run {first} shows it too; {raised_by}, so what it measured does not count",
-        }
+        evidence = _evidence_since(connection, finding, first)
+        values = {"first_run_id": first, "root_cause": steps[0].root_cause, "evidence": evidence}
         connection.execute(update(Findings).where(Findings.id == number).values(values))
         event += f"; run {first} is now the first that shows the finding"
     if standing:
@@ -207,10 +202,21 @@ def _judged_sightings(connection: Connection, steps: Iterable[Any]) -> Mapping[i
     return by_step
 
 
-def _evidence_of(connection: Connection, finding: int, run: int) -> str:
-    """Return the evidence with which a run raised a finding; empty if it did not raise it."""
-    is_raised = (FindingEvents.finding_id == finding, FindingEvents.kind == EventKind.RAISED)
-    return connection.scalar(select(FindingEvents.text).where(*is_raised, FindingEvents.run_id == run)) or ""
+def _evidence_since(connection: Connection, finding: Any, first: int) -> str:
+    """Return the evidence of a finding that begins with run ``first`` now.
+
+    A finding that was split off has no event of the run that raised it.
+    """
+    is_raised = (FindingEvents.finding_id == finding.id, FindingEvents.kind == EventKind.RAISED)
+    raised = connection.execute(select(FindingEvents.run_id, FindingEvents.text).where(*is_raised)).first()
+    if raised and raised.run_id == first:
+        return str(raised.text)
+    run = raised.run_id if raised else finding.first_run_id
+    reasons = reasons_of_exclusion(connection, {run} if run is not None else ())
+    if not reasons:
+        return f"run {first} shows it"
+    why = f"run {run}, which raised the finding, is excluded ({next(iter(reasons.values()))})"
+    return f"run {first} shows it too; {why}, so what it measured does not count"
 
 
 def _ending_with(connection: Connection, root_cause: str, old: int, new: int) -> str:

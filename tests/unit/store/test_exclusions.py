@@ -204,6 +204,20 @@ def test_a_finding_whose_first_run_is_excluded_begins_with_the_next_run_until_it
     assert (left.first_run, left.last_run) == (third, third)
 
 
+def test_the_evidence_names_the_run_that_raised_the_finding_whatever_is_excluded_after_it(story, tiled):
+    first, second, third, fourth = (story.run(commit=letter * 40) for letter in "abcd")
+    for run in (second, third, fourth):
+        (finding,) = story.raise_finding(run, [regression(tiled, run, first)], f"seen in run {run}", "a..b")
+    excluded(story, second)
+    excluded(story, third)
+    why = f"run 2, which raised the finding, is excluded ({WHY}), so what it measured does not count"
+    assert story.store.findings.get(finding).evidence == f"run 4 shows it too; {why}"
+    story.store.exclusions.include(third, None, by="bob")
+    assert story.store.findings.get(finding).evidence == f"run 3 shows it too; {why}"
+    story.store.exclusions.include(second, None, by="bob")
+    assert story.store.findings.get(finding).evidence == "seen in run 2"
+
+
 def test_a_step_whose_first_run_is_excluded_begins_with_the_next_run(story, tiled):
     first, second, third, fourth = (story.run(commit=letter * 40) for letter in "abcd")
     suspects = {run: regression(tiled, run, first) for run in (second, third, fourth)}
