@@ -38,7 +38,6 @@ from perfsvc.model.devices import (
 )
 from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
 from perfsvc.model.findings import (
-    AT_ONCE,
     ChangeKind,
     Direction,
     EventKind,
@@ -148,7 +147,6 @@ from perfsvc.model.verdicts import (
 
 __all__ = [
     "ALWAYS",
-    "AT_ONCE",
     "AUXILIARY",
     "BEYOND",
     "DEVICE_KINDS",

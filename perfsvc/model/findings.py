@@ -125,18 +125,12 @@ class SlowGpu:
         return f"{self.device} ({self.model}) on host {self.host}"
 
 
-AT_ONCE = "with unchanged code moved at once"
-"""The end of an evidence text that is about a device and names no case."""
-
-
 def evidence_of(suspects: Sequence[Suspect]) -> str:
     """Return the first suspect's evidence, after the names of the cases with the same evidence.
 
-    Evidence about a whole device names no case. The text is empty if the first suspect has no evidence.
+    The text is empty if the first suspect has no evidence.
     """
     first = suspects[0].evidence
-    if first.endswith(AT_ONCE):
-        return first
     cases = dict.fromkeys(suspect.series.case.id for suspect in suspects if suspect.evidence == first)
     return f"{some(list(cases))}: {first}" if first else ""
 

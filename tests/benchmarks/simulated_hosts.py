@@ -2,8 +2,9 @@
 
 Two hosts with a fake GPU each share a database, a suite and a webhook. Every day both run a night at the simulated time
 (``time_machine``). Planted are two regressions of one case after each other, a Python variant that becomes slower and
-one that becomes faster, a host without nights for ten days, a GPU that is gone for three days, and a disturbed night
-that a person excludes. Needs no GPU.
+one that becomes faster, a wrong result, a crash, a hang and a missing case that are mended, a slower driver, a host
+without nights for ten days, a GPU that is gone for five days, a disturbed night that a person excludes, and a
+regression that nobody answers. Needs no GPU.
 
     python tests/benchmarks/simulated_hosts.py [--days 180] [--seed 1] [--folder FOLDER] [--json hosts.json]
 """
@@ -39,11 +40,12 @@ from perfsvc.service.nightly.night import nightly
 from perfsvc.store import Store
 
 DAYS = 180
-LEAST = 24
+LEAST = 36
 """The fewest days in which each planted event still has the days around it that it needs."""
 HOSTS = {"alpha": "Fake GPU", "beta": "Fake GPU"}
 """The model of each host's GPU."""
 FIRST_DAY = datetime(2026, 1, 5, 2, tzinfo=UTC)
+UNANSWERED = "Still open, and no person has done anything with it"
 
 SETTINGS = """\
 suite = "{suite}"
@@ -54,7 +56,7 @@ enabled = false
 
 [notify]
 targets = {{ team = "TEAM_URL" }}
-remind = "never"
+remind = "{remind}"
 
 [expect]
 every = "1d"
@@ -64,14 +66,22 @@ devices = ["fake:{script}"]
 {more}
 """
 
+SHORT = 'limit = "3s"\nseconds = "1s"\n'
+"""Settings of ``[run]`` with which a case that hangs takes little time."""
+
 
 @dataclass(frozen=True)
 class Change:
-    """A commit before the nights of a day: a case takes ``factor`` times as long as before from then on."""
+    """A commit before the nights of a day: from then on a case takes ``factor`` times as long, or has a fault.
+
+    Attributes:
+        fault: as the fake device names it, or ``missing``: the commit deletes the folder of the benchmark.
+    """
 
     day: int
     case: str
-    factor: float
+    factor: float = 1.0
+    fault: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,9 +129,16 @@ class World(Repository):
     """
 
     def __init__(
-        self, folder: Path, seed: int, hosts: Mapping[str, str] = HOSTS, *, variants: int = 4, functions: int = 3
+        self,
+        folder: Path,
+        seed: int,
+        hosts: Mapping[str, str] = HOSTS,
+        *,
+        variants: int = 4,
+        functions: int = 3,
+        remind: str = "never",
     ) -> None:
-        self._hosts = hosts
+        self._hosts, self._remind = hosts, remind
         numbers = range(variants)
         files = {f"b{home}/bench.py": kernels(variants, 'f"v{number}.cu"') for home in range(2)}
         files |= {f"b{home}/v{number}.cu": f"// b{home} v{number}\n{SOURCE}" for home in range(2) for number in numbers}
@@ -133,24 +150,34 @@ class World(Repository):
     def request(self, host: str, database: object = None, more: str = "", *, resume: bool = False) -> NightRequest:
         """Return the request of a night of a host, with its settings file as a user would write it."""
         home = self.folder / host
-        words = {"suite": self.suite, "database": database or self.database, "script": home / "gpu0.json", "more": more}
-        (home / "perfsvc.toml").write_text(SETTINGS.format(**words))
+        text = SETTINGS.format(
+            suite=self.suite,
+            database=database or self.database,
+            script=home / "gpu0.json",
+            remind=self._remind,
+            more=more,
+        )
+        (home / "perfsvc.toml").write_text(text)
         return NightRequest(load(home / "perfsvc.toml").settings, resume=resume)
 
     def change(self, changes: Sequence[Change]) -> None:
         """Make the changes in one commit; each case gets new code."""
         for change in changes:
             self.now[change.case] *= change.factor
+            self.faults[change.case] = change.fault
             benchmark, variant = change.case.split("/")
             path = self.suite / benchmark / ("bench.py" if variant == "python" else f"{variant}.cu")
-            text = path.read_text()
+            if change.fault == "missing":
+                path.unlink()
+                continue
+            text = path.read_text() if path.exists() else self._files[f"{benchmark}/{path.name}"]
             repeated = re.sub(r"REPEAT = \d+", f"REPEAT = {change.day}", text)
             path.write_text(repeated if variant == "python" else f"{text}// day {change.day}\n")
         self._commit(", ".join(f"Change {change.case}" for change in changes))
 
-    def play(self, host: str, day: int, slowdown: float, stage: str) -> None:
+    def play(self, host: str, day: int, slowdown: float, stage: str, driver: str = "580.65") -> None:
         """Write the script of a host's GPU for a night; noise differs in each stage."""
-        gpu = {"model": self._hosts[host], "uuid": f"FAKE-{host}"}
+        gpu = {"model": self._hosts[host], "uuid": f"FAKE-{host}", "driver": driver}
         script = self.folder / host / "gpu0.json"
         self._play(script, f"{self._seed}/{host}/{day}/{stage}", lambda _: slowdown, **gpu)
 
@@ -164,6 +191,8 @@ class Plan:
         lost: the days without the GPU of the host alpha.
         disturbed: the day on which everything takes longer on alpha; a person excludes its run.
         accepted: the day on which a person accepts both steps of the first case.
+        driver: the day on which both hosts have a new driver, with which everything takes longer.
+        remind: after how many days an open finding that no person has answered is sent again.
     """
 
     days: int
@@ -171,6 +200,8 @@ class Plan:
     lost: range
     disturbed: int
     accepted: int
+    driver: int
+    remind: int
     planted: tuple[Planted, ...]
 
     def changes(self, day: int) -> list[Change]:
@@ -186,6 +217,7 @@ def planned(days: int = DAYS) -> Plan:
 
     first, second, slow, back, faster = at(20), at(30), at(50), at(60), at(70)
     silent, lost, disturbed, late = range(at(80), at(90)), range(at(130), at(135)), at(110), at(150)
+    driver, remind = at(140), at(21)
     one, other = "b0/v0", "p0/python"
     return Plan(
         days,
@@ -193,7 +225,20 @@ def planned(days: int = DAYS) -> Plan:
         lost,
         disturbed,
         at(40),
+        driver,
+        remind,
         (
+            broken(Change(at(10), "p1/python", fault="missing"), at(15), "missing, (benchmark p1)"),
+            broken(Change(at(95), "b1/v0", fault="wrong"), at(100), "wrong result.*(b1/v0)"),
+            broken(Change(at(100), "b0/v1", fault="crash"), at(105), "failed.*(b0/v1)"),
+            broken(Change(at(120), "b1/v0", fault="hang"), at(125), "hung.*(b1/v0)"),
+            Planted(
+                "a slower driver",
+                (
+                    Report(driver, "new", "environment.*580.65 → 590.12.* of .* cases slower"),
+                    Report(driver + remind, UNANSWERED, r"and \d\d more"),
+                ),
+            ),
             Planted("a first step", (Report(first, "new", one),), (Change(first, one, 1.1),)),
             Planted("a second step", (Report(second, "moved again", one),), (Change(second, one, 1.25),)),
             Planted(
@@ -211,9 +256,20 @@ def planned(days: int = DAYS) -> Plan:
                 "a lost GPU",
                 (Report(lost.start, "new", "missing, FAKE-alpha"), Report(lost.stop, "Resolved", "FAKE-alpha")),
             ),
-            Planted("a late step", (Report(late, "new", "b1/v1"),), (Change(late, "b1/v1", 1.08),)),
+            Planted(
+                "a late step that no person answers",
+                (Report(late, "new", "b1/v1"), Report(late + remind, UNANSWERED, "b1/v1")),
+                (Change(late, "b1/v1", 1.08),),
+            ),
         ),
     )
+
+
+def broken(change: Change, mended: int, about: str) -> Planted:
+    """Plant a commit that breaks a case, and the commit that mends it; ``about`` has the case in parentheses."""
+    case = about.partition("(")[2].rstrip(")")
+    reports = Report(change.day, "new", about), Report(mended, "Resolved", case)
+    return Planted(f"{change.case}: {change.fault}", reports, (change, Change(mended, change.case)))
 
 
 def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, Any]]) -> Iterator[Received]:
@@ -232,13 +288,14 @@ def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, An
             for number, host in enumerate(HOSTS):
                 if host == "beta" and day in plan.silent:
                     continue
-                slowdown = 1.3 if (host, day) == ("alpha", plan.disturbed) else 1.0
+                disturbed = (host, day) == ("alpha", plan.disturbed)
+                slowdown = (1.3 if disturbed else 1.0) * (1.06 if day >= plan.driver else 1.0)
                 before = len(posts)
                 with at_home(host, FIRST_DAY + timedelta(days=day, hours=number)):
-                    play = partial(world.play, host, day, slowdown)
+                    play = partial(world.play, host, day, slowdown, driver="590.12" if day >= plan.driver else "580.65")
                     play("measuring")
-                    night = nightly(world.request(host), Stages(play), servers, never)
-                    if slowdown != 1.0:
+                    night = nightly(world.request(host, more=SHORT), Stages(play), servers, never)
+                    if disturbed:
                         exclude_run(world.database, night.run)
                 for post in posts[before:]:
                     yield from parts_of(post["body"]["message"], day)
@@ -310,7 +367,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         os.environ |= {"PERFSVC_CACHE": str(folder / "cache"), "PERFSVC_LOCKS": str(folder / "locks")}
         address, posts = stack.enter_context(webhook())
-        for part in live(World(folder.resolve(), options.seed), plan, address, posts):
+        for part in live(World(folder.resolve(), options.seed, remind=f"{plan.remind}d"), plan, address, posts):
             print(f"day {part.day}, {part.kind}: {part.text.splitlines()[0]}", flush=True)
             received.append(part)
     return finish(check(plan, received), options.json, received=[asdict(part) for part in received])

@@ -18,7 +18,7 @@ def test_each_planted_event_arrives_once_and_nothing_else(tmp_path, monkeypatch)
     simulated = importlib.import_module("simulated_hosts")
     plan = simulated.planned(simulated.LEAST)
     with simulated.webhook() as (address, posts):
-        world = simulated.World(tmp_path, seed=1, variants=2, functions=2)
+        world = simulated.World(tmp_path, seed=1, variants=2, functions=2, remind=f"{plan.remind}d")
         received = list(simulated.live(world, plan, address, posts))
     assert [claim for claim in simulated.check(plan, received) if not claim.holds] == []
     with Store.open(tmp_path / "perfsvc.db") as store:

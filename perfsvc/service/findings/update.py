@@ -9,7 +9,6 @@ from statistics import median
 from perfsvc import judge, units
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import (
-    AT_ONCE,
     Cause,
     ChangeKind,
     Confirmation,
@@ -110,10 +109,11 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
         for suspect in lasting(store, run, threshold=threshold)
         if suspect.series not in together and suspect.series not in changes.alerted
     ]
+    confirmed = answers.confirmed(again=False)
     suspects = [
-        *_moved_together(store, run, changes, recovered),
+        *_moved_together(store, run, changes, recovered, {suspect.series for suspect in confirmed}),
         *_broken(store, run),
-        *answers.confirmed(again=False),
+        *confirmed,
         *without_recoveries(store, run, answers.lasting([*of_first_steps, *agreeing]), recovered),
     ]
     step_together = {step.series for step in steps.together}
@@ -134,13 +134,18 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
     )
 
 
-def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Collection[Recovered]) -> Iterator[Suspect]:
-    """Yield the series that moved at once on a device, unless most of these series only recover from a finding."""
+def _moved_together(
+    store: Store, run: int, changes: RunChanges, recovered: Collection[Recovered], confirmed: Collection[Series]
+) -> Iterator[Suspect]:
+    """Yield the series that moved at once on a device, unless most of these series only recover from a finding.
+
+    The ``confirmed`` series, which moved for a reason that A/B pairs showed, are left out.
+    """
     for group in changes.together:
         suspects = without_recoveries(store, run, group, recovered)
         if 2 * len(suspects) > len(group):
-            evidence = f"{units.count(len(group), 'case')} {AT_ONCE}"
-            yield from (replace(suspect, evidence=evidence) for suspect in suspects)
+            # That many cases moved is the evidence; the finding counts them.
+            yield from (replace(suspect, evidence="") for suspect in suspects if suspect.series not in confirmed)
 
 
 def _broken(store: Store, run: int) -> Iterator[Suspect]:
@@ -253,7 +258,7 @@ def _by_root_cause(store: Store, run: int, suspects: Collection[Suspect]) -> lis
 def _evidence_of_group(store: Store, run: int, group: Sequence[Suspect]) -> str:
     """Return the evidence of suspects of one root cause; a change of the environment counts the cases that it moved."""
     evidence, cases = evidence_of(group), {(suspect.series.device, suspect.series.case) for suspect in group}
-    if group[0].judgement.cause is not Cause.ENVIRONMENT or len(cases) == 1 or evidence.endswith(AT_ONCE):
+    if group[0].judgement.cause is not Cause.ENVIRONMENT or len(cases) == 1:
         return evidence
     devices = {device for device, _ in cases}
     compared = {
@@ -263,4 +268,5 @@ def _evidence_of_group(store: Store, run: int, group: Sequence[Suspect]) -> str:
     }
     middle = median(suspect.judgement.ratio for suspect in group if suspect.judgement.ratio)
     word = "slower" if middle > 1 else "faster"
-    return f"{len(cases)} of {len(compared)} cases {word}, median {units.percent(middle)}; {evidence}"
+    count = f"{len(cases)} of {len(compared)} cases {word}, median {units.percent(middle)}"
+    return f"{count}; {evidence}" if evidence else count

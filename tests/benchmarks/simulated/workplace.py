@@ -72,13 +72,14 @@ class Repository:
 
     Attributes:
         now: how long the present code of each case takes, in seconds, by benchmark and variant.
+        faults: the fault of a case's present code, as the fake device names it; cases without a fault are left out.
     """
 
     def __init__(self, folder: Path, seed: int, files: Mapping[str, str]) -> None:
         self.folder = folder = folder.resolve()
         self.database = folder / "perfsvc.db"
         self.suite = folder / "repository" / "kernels"
-        self._seed = seed
+        self._seed, self._files = seed, files
         for name, text in files.items():
             path = self.suite / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +88,10 @@ class Repository:
         self._specs = {f"{spec.case.benchmark}/{spec.case.variant}": spec for spec in specs}
         self.cases = sorted(self._specs)
         self.now = {case: self.usual_s(case) for case in self.cases}
-        self._codes: dict[str, tuple[str, float]] = {}  # the case and the seconds of each code, by its digest
+        self.faults: dict[str, str] = {}
+        self._codes: dict[
+            str, tuple[str, float, str]
+        ] = {}  # the case, its seconds and its fault, by digest of its code
         self._commit("Begin")
 
     def usual_s(self, case: str) -> float:
@@ -100,14 +104,17 @@ class Repository:
         compiler = FakeToolchain()
         for case, spec in self._specs.items():
             bench = self.suite / spec.case.benchmark / "bench.py"
+            if not bench.exists():
+                continue
             code = digest(compiler.compile(spec.units[0]) if spec.units else bench.read_bytes())
-            self._codes.setdefault(code, (case, self.now[case]))
+            self._codes.setdefault(code, (case, self.now[case], self.faults.get(case, "")))
 
     def _play(self, script: Path, noise: str, factor: Callable[[str], float], **facts: Any) -> None:
         """Write the script of a fake GPU, on which each case takes some times as long; ``noise`` decides the noise."""
         cases = {
             code: {"seconds": seconds * factor(case), "within": WITHIN, "between": BETWEEN}
-            for code, (case, seconds) in self._codes.items()
+            | ({"fault": fault} if fault else {})
+            for code, (case, seconds, fault) in self._codes.items()
         }
         new = script.with_suffix(".new")
         new.write_text(json.dumps({"seed": int(digest(noise.encode())[:8], 16), "cases": cases, **facts}))

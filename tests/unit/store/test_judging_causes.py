@@ -43,6 +43,7 @@ def night(story):
         *,
         code=b"code",
         source=b"source",
+        edited=(),
         bench=BENCH,
         steps=(),
         environment=None,
@@ -58,7 +59,8 @@ def night(story):
         story.store.devices.put(story.gpu)
         measured = {"python": python, "max_error": error} | ({"metrics": {"energy_j": joules}} if joules else {})
         for case, value in seconds.items():
-            binary = story.binary(case, code, source=source, bench=bench, steps=steps)
+            of_case = EDITED if case.variant in edited else {"code": code, "source": source}
+            binary = story.binary(case, **of_case, bench=bench, steps=steps)
             here.put_replicas(number, case, value, (0.0,) * replicas, binary=binary, **measured)
         judgements = story.end_and_judge(number, threshold=threshold)
         suspects = suspects_of(story.store, number)
@@ -209,12 +211,28 @@ def test_a_device_that_moves_as_a_whole_is_one_finding(story, night, cases):
     assert suspects == []
     (finding,) = story.store.findings.active()
     assert (finding.cause, finding.direction, len(finding.moved)) == (Cause.ENVIRONMENT, Direction.SLOWER, 5)
-    assert finding.evidence == "5 cases with unchanged code moved at once"
+    assert finding.evidence == "5 of 6 cases slower, median +20.0 %"
     night(slow)
     (again,) = story.store.findings.active()
     assert (again.id, again.first_run, again.last_run) == (finding.id, 2, 3)
     night(times(cases))
     assert story.store.findings.active() == []
+
+
+@six_cases
+def test_pairs_that_blame_the_device_count_for_a_device_that_moves_as_a_whole(story, night, cases):
+    night(times(cases))
+    every = [case.variant for case in cases]
+    _, suspects = night(times(cases, *every), edited=every[:3])
+    assert [suspect.series.case.variant for suspect in suspects] == every[:3]
+    assert story.store.findings.active() == []  # three of six: that may be chance
+    for suspect in suspects:
+        story.store.confirmations.put(confirmation(suspect, Cause.ENVIRONMENT))
+    story.store.verdicts.put(2, judge_run(story.store, 2, threshold=None))
+    assert update.update_findings(story.store, 2).raised == (1,)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, len(finding.moved)) == (Cause.ENVIRONMENT, 6)
+    assert finding.evidence == "6 of 6 cases slower, median +20.0 %"
 
 
 @pytest.mark.slow
