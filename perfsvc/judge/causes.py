@@ -185,15 +185,17 @@ def moved_together(
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
     """Return the times that moved together although their code is no reason, by device UUID and direction.
 
-    Only these times count: those of series with the same code on both sides, and those that moved and whose cause is
-    the environment already, because A/B pairs showed that the old code moved too. A device is returned with a direction
-    if it has at least ``MIN_SERIES`` such times, and more than half of these times moved in this direction. A change of
-    one kernel moves its own cases; only the device or its host moves all the others.
+    Only these times count: those of series with the same code on both sides, those that moved and whose cause is the
+    environment already, because A/B pairs showed that the old code moved too, and those that did not move although
+    their code is new. A device is returned with a direction if it has at least ``MIN_SERIES`` such times, and more than
+    half of these times moved in this direction. A change of one kernel moves its own cases; only the device or its host
+    moves all the others.
     """
     by_device: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
         sides = same.get(judgement.series)
-        counts = judgement.cause is Cause.ENVIRONMENT or (sides and sides.code)
+        is_old = judgement.cause is Cause.ENVIRONMENT or (sides and sides.code)
+        counts = is_old or judgement.verdict is Verdict.UNCHANGED
         if counts and judgement.verdict in COMPARED and judgement.series.metric == TIME:
             by_device[judgement.series.device].append(judgement)
     groups: dict[tuple[str, Direction], Sequence[Judgement]] = {}

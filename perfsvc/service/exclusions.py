@@ -95,14 +95,14 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
 
 @contextmanager
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
-    """After the block, judge each later run again if the block changed a baseline that its verdicts used.
+    """After the block, judge the run and each later one again if the block changed a baseline that its verdicts used.
 
     Yields a list. After the block, this list holds the numbers of the runs that were judged again.
     """
     later = [
         row.id
         for row in reversed(store.runs.list())
-        if row.id > run and row.state is not RunState.RUNNING and not row.why_excluded
+        if row.id >= run and row.state is not RunState.RUNNING and (row.id == run or not row.why_excluded)
     ]
     before = {number: _compared_with(store, number) for number in later}
     changed: list[int] = []
@@ -113,7 +113,8 @@ def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> 
         rebased = {
             series
             for series in before[number] | after
-            if before[number].get(series) != after.get(series) and _was_used(stored, series, before[number])
+            if before[number].get(series) != after.get(series)
+            and (number == run or _was_used(stored, series, before[number]))
         }
         if not stored or not rebased:
             continue

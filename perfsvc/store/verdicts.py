@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, delete, exists, func, insert, select
+from sqlalchemy import Select, and_, delete, exists, func, insert, select
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import (
@@ -21,6 +21,7 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
+from perfsvc.store.baselines.nights import IS_EVENT
 from perfsvc.store.cases import (
     PresentNames,
     case_id,
@@ -39,15 +40,12 @@ from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, readable_number
 from perfsvc.store.schema.engine import Database, among, new_id
-from perfsvc.store.schema.judging_tables import EVENTS, ConfirmationRuns, Confirmations, Verdicts
+from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Cases, Devices, Runs
 
 _PRESENT = Cases.__table__.alias()
 """The cases under their present names, joined by their lineages."""
-
-_IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
-"""The condition of the index of events, which SQLite uses only if the values are literals."""
 
 _SIDES = ("baseline", "candidate")
 
@@ -185,7 +183,7 @@ class VerdictStore:
                 *(Verdicts.run_id, Verdicts.verdict, Verdicts.ratio, Verdicts.cause),
             )
             .join(Cases, Cases.id == Verdicts.case_id)
-            .where(among(Verdicts.run_id, runs), _IS_EVENT)
+            .where(among(Verdicts.run_id, runs), IS_EVENT)
             .where(judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.run_id)
         )

@@ -154,10 +154,16 @@ def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequen
     if any(moved.recovered_run is not None for moved in shown):
         table.add_column("", no_wrap=True)
     for moved, case in zip(shown, cases, strict=True):
-        back = [] if moved.recovered_run is None else [Text(f"back in run {moved.recovered_run}", "green")]
+        back = [] if moved.recovered_run is None else [Text(_end(moved), "green")]
         step = [Text(str(moved.step))] if has_steps else []
         table.add_row(case, *step, *(Text(_cell(moved, column)) for column in columns), *back)
     return table
+
+
+def _end(moved: MovedSeries) -> str:
+    """Return how a step ended: the series recovered, or the only run that shows the step was excluded."""
+    is_back = moved.recovered_run != moved.last_run
+    return f"back in run {moved.recovered_run}" if is_back else f"withdrawn: run {moved.last_run} is excluded"
 
 
 def _cell(moved: MovedSeries, column: str) -> str:

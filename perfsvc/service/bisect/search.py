@@ -80,7 +80,7 @@ class Search:
             return self._broken(Trial(good, bad))
         if self._code(good) == self._code(bad):
             return self._concluded(Verdict.UNCHANGED, "both commits have the same code: there is nothing to measure")
-        self._progress.report(f"measuring {bad} and {good} in A/B pairs")
+        self._progress.report(f"measuring {bad} and {good}")
         total = self._trial(good, bad, self._asked.threshold, _is_conclusive)
         if total.verdict is None:
             return self._broken(total)

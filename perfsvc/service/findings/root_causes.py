@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby, islice
@@ -24,6 +24,7 @@ from perfsvc.model import (
     Suspect,
 )
 from perfsvc.service.compare.sides import changed_inputs, changed_packages, sides_of
+from perfsvc.service.findings.alerts import is_nearer
 from perfsvc.service.findings.steps import LOOK_BACK
 from perfsvc.service.git import commit_ranges, git
 from perfsvc.store import CaseBinary, CaseKey, Store
@@ -64,7 +65,7 @@ class RootCauses:
         self._known: dict[tuple[Series, Direction, Cause | None], str] = {
             (moved.series, moved.direction, finding.cause): finding.root_cause
             for finding in self._standing
-            for moved in finding.moved
+            for moved in finding.standing
         }
         self._of_case: dict[tuple[Case, str, CacheState, Direction], list[tuple[Finding, MovedSeries]]] = defaultdict(
             list
@@ -83,8 +84,8 @@ class RootCauses:
         - For the code, the commits since the last run of the device with other code: ``1a2b3c4d5..6e7f8a9b0``. If the
           change began before these commits, the commits of an active finding of the same benchmark.
         - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
-        - For the environment, what changed: ``driver 580.1 → 590.1``. If nothing is known to have changed, the device:
-          ``GPU GPU-1``.
+        - For the environment, what changed last: ``driver 580.1 → 590.1``. If nothing is known to have changed, or the
+          series was as fast as before in the first run after that, the device: ``GPU GPU-1``.
         """
         cause = suspect.judgement.cause
         again = suspect.change is ChangeKind.AGAIN
@@ -108,10 +109,7 @@ class RootCauses:
         if cause is Cause.INPUTS:
             changed = changed_inputs(old.python, new.python) if old and new else ""
             return changed or f"the inputs of run {self._run}"
-        changes: tuple[str, ...] = ()
-        if old and new:  # a new toolkit is a cause of its own
-            changes = replace(old.environment, toolkit=new.environment.toolkit).changes_to(new.environment)
-        return ", ".join(changes) or f"GPU {suspect.series.device}"
+        return ", ".join(self._changes_of_environment(suspect)) or f"GPU {suspect.series.device}"
 
     def _known_of(self, suspect: Suspect) -> str:
         """Return the root cause of the active finding that a suspect's series is in; empty without such a finding."""
@@ -269,6 +267,25 @@ class RootCauses:
         return max(own.before, other.before) < min(own.last, other.last)
 
     # --- the environment ---------------------------------------------------------------------------------------------
+
+    def _changes_of_environment(self, suspect: Suspect) -> Sequence[str]:
+        """Return what changed last in the environment since a suspect's baseline, if the suspect moved with it.
+
+        A new toolkit is a cause of its own.
+        """
+        judged, case = suspect.judgement, _case_of(suspect.series)
+        now = self._built(self._run).get(case)
+        earlier = (run for run in self._commits if (judged.baseline_run or 0) < run < self._run)
+        measured = (run for run in earlier if case in self._built(run))
+        was_fast = False
+        for run in (*islice(measured, LOOK_BACK), judged.baseline_run or 0):
+            then = self._built(run).get(case) if run else None
+            if then and now:
+                environment = replace(then.environment, toolkit=now.environment.toolkit)
+                if changes := environment.changes_to(now.environment):
+                    return () if was_fast else changes
+                was_fast = is_nearer(self._level(suspect.series, run), judged.baseline_s, judged.candidate_s)
+        return ()
 
     def _used(self, suspect: Suspect) -> tuple[CaseBinary | None, CaseBinary | None]:
         """Return what the suspect's case used in the baseline's run and in the suspect's run."""

@@ -52,12 +52,14 @@ class Steps:
         rebased: the series whose next step is judged against this run, because the series is faster than after its last
             step, or because the environment changed.
         current: the series whose last step is the second or a later one, judged against the level before that step.
+        of_machine: the series of findings that blame the machine.
     """
 
     moved: tuple[Suspect, ...] = ()
     together: tuple[Suspect, ...] = ()
     rebased: AbstractSet[Series] = frozenset()
     current: Mapping[Series, Judgement] = field(default_factory=dict)
+    of_machine: AbstractSet[Series] = frozenset()
 
     @property
     def moved_again(self) -> AbstractSet[Series]:
@@ -131,6 +133,7 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
         ),
         frozenset(rebased),
         {judged.series: judged for judged in current},
+        by_environment,
     )
 
 
@@ -209,14 +212,14 @@ def _is_slower(judgement: Judgement, least: float = LARGE) -> bool:
 
 
 def _not_settled(store: Store, moved: Mapping[Series, Judgement]) -> dict[Series, Judgement]:
-    """Return the moves, except those of runs up to which a person has pinned the baseline or accepted the level."""
+    """Return the moves, except those from an older baseline than the level that a person has pinned or accepted."""
     if not moved:
         return {}
     settled = {pin.series: pin.run for pin in store.baselines.pins()}
     for finding in store.findings.all():
         if finding.state is FindingState.ACCEPTED:
-            settled |= {row.series: max(row.last_run, settled.get(row.series, 0)) for row in finding.moved}
-    return {series: judged for series, judged in moved.items() if settled.get(series, 0) < (judged.candidate_run or 0)}
+            settled |= {row.series: max(row.last_run, settled.get(row.series, 0)) for row in finding.standing}
+    return {series: judged for series, judged in moved.items() if settled.get(series, 0) <= (judged.baseline_run or 0)}
 
 
 def _still_slower(
@@ -251,10 +254,12 @@ def _still_slower(
         for judged in caused:
             before = moved[judged.series]
             is_new_code = not (judged.cause and judged.cause.blameless)
-            if is_new_code and before.cause is Cause.ENVIRONMENT and now[judged.series].verdict not in judge.MOVES:
-                # The new environment had slowed the old code as much.
+            if is_new_code and before.cause is Cause.ENVIRONMENT:
+                # The new environment had slowed the old code; what is beyond that level is a change of its own.
                 code_was = f"{CODE_WAS}{before.candidate_run}"
-                current[judged.series] = replace(judged, cause=Cause.ENVIRONMENT, reason=code_was)
+                shown = before if now[judged.series].verdict in judge.MOVES else judged
+                environment = replace(shown, candidate_run=run, cause=Cause.ENVIRONMENT, reason=code_was)
+                current[judged.series] = environment
             else:
                 current[judged.series] = judged
     suspects = [

@@ -113,12 +113,12 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
 
 
 def ignored(findings: Iterable[Finding]) -> set[tuple[Series, Direction]]:
-    """Return the series of findings that a user ignores, each with the direction in which it moved."""
+    """Return the series of ignored findings that have not recovered, each with the direction in which it moved."""
     return {
         (moved.series, moved.direction)
         for finding in findings
         if finding.state is FindingState.IGNORED
-        for moved in finding.moved
+        for moved in finding.standing
     }
 
 

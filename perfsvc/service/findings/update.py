@@ -9,6 +9,7 @@ from statistics import median
 from perfsvc import judge, units
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import (
+    OF_THE_MACHINE,
     Cause,
     ChangeKind,
     Confirmation,
@@ -22,8 +23,9 @@ from perfsvc.model import (
     Verdict,
     evidence_of,
 )
-from perfsvc.service.findings.root_causes import RootCauses
-from perfsvc.service.findings.steps import agreed, is_large, lasting, of_unchanged_code, steps_of_run
+from perfsvc.service.findings.alerts import is_nearer
+from perfsvc.service.findings.root_causes import CODE, RootCauses
+from perfsvc.service.findings.steps import Steps, agreed, is_large, lasting, of_unchanged_code, steps_of_run
 from perfsvc.service.findings.suspects import (
     TO_CONFIRM,
     Recovered,
@@ -116,22 +118,44 @@ def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: in
         *confirmed,
         *without_recoveries(store, run, answers.lasting([*of_first_steps, *agreeing]), recovered),
     ]
-    step_together = {step.series for step in steps.together}
+    whole = _explained_by_code(confirmed, steps)
+    step_together = {step.series for step in steps.together} | whole
     again = [step for step in steps.moved if step.series not in step_together]
     further = [
-        *steps.together,
-        *answers.confirmed(again=True),
+        *(step for step in steps.together if step.series not in whole),
+        *(step for step in answers.confirmed(again=True) if step.series not in whole),
         *answers.lasting([*agreed(store, run, answers.unconfirmed(again), threshold=threshold), *of_further_steps]),
     ]
+    taken_back = {series for _, series, step in recovered if step > 1}
+    current = {series: judged for series, judged in steps.current.items() if series not in taken_back}
     return store.findings.update(
         run,
         recovered,
-        _by_root_cause(store, run, [_against_its_step(suspect, steps.current) for suspect in suspects]),
+        _by_root_cause(store, run, [_against_its_step(suspect, current) for suspect in suspects]),
         steps=_by_root_cause(store, run, further),
-        moved_again=steps.moved_again | {alert.series for alert in of_further_steps},
+        moved_again=(steps.moved_again | {alert.series for alert in of_further_steps}) - whole,
         rebased=steps.rebased,
         since=event,
     )
+
+
+def _explained_by_code(confirmed: Iterable[Suspect], steps: Steps) -> set[Series]:
+    """Return the series of slow machines that moved again, but of which the code explains the whole change.
+
+    The code then took the place of what had slowed the machine: A/B pairs measure the code alone, and they show the
+    change since the baseline rather than the change since the last step.
+    """
+    by_series = {step.series: step.judgement.ratio for step in steps.moved if step.series in steps.of_machine}
+    return {
+        suspect.series
+        for suspect in confirmed
+        if suspect.judgement.cause in CODE and suspect.judgement.baseline_s and suspect.judgement.candidate_s
+        if is_nearer(
+            suspect.judgement.ratio,
+            suspect.judgement.candidate_s / suspect.judgement.baseline_s,
+            by_series.get(suspect.series),
+        )
+    }
 
 
 def _moved_together(
@@ -207,6 +231,8 @@ class Answers:
         result = []
         for suspect in suspects:
             answer = self._last.get(self._key(suspect))
+            if answer and answer.suspect.judgement.baseline_run != suspect.judgement.baseline_run:
+                answer = None  # it is about another change, on top of this one
             if answer and answer.cleared and is_large(suspect.judgement):
                 judgement = replace(suspect.judgement, cause=Cause.UNEXPLAINED)
                 result.append(replace(suspect, judgement=judgement, evidence=f"{suspect.evidence}; {answer.reason}"))
@@ -236,7 +262,8 @@ def _against_its_step(suspect: Suspect, current: Mapping[Series, Judgement]) -> 
     judged = current.get(suspect.series)
     if judged is None or suspect.direction is not Direction.SLOWER:
         return suspect
-    newest = {name: getattr(judged, name) for name in ("ratio", "low", "high", "candidate_s")}
+    names = ("ratio", "low", "high", "candidate_s", "baseline_run", "baseline_s")
+    newest = {name: getattr(judged, name) for name in names}
     return replace(suspect, judgement=replace(suspect.judgement, **newest))
 
 
@@ -246,13 +273,18 @@ def _by_root_cause(store: Store, run: int, suspects: Collection[Suspect]) -> lis
         return []
     root_causes = RootCauses(store, run)
     groups: dict[tuple[Cause | None, str, int | None], list[Suspect]] = defaultdict(list)
-    for suspect in sorted(suspects, key=size_of_change, reverse=True):
+    # A slow machine comes first, because a change of the code may come on top of it.
+    for suspect in sorted(suspects, key=_machine_and_size, reverse=True):
         text = root_causes.of(suspect)
         groups[suspect.judgement.cause, text, root_causes.finding_elsewhere(suspect, text)].append(suspect)
     return [
         RootCause(text, _evidence_of_group(store, run, group), tuple(group), finding)
         for (_, text, finding), group in groups.items()
     ]
+
+
+def _machine_and_size(suspect: Suspect) -> tuple[bool, float]:
+    return suspect.judgement.cause in OF_THE_MACHINE, size_of_change(suspect)
 
 
 def _evidence_of_group(store: Store, run: int, group: Sequence[Suspect]) -> str:

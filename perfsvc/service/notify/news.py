@@ -42,6 +42,9 @@ REPEATED = "every night repeats this stage; if it is killed each time, see the l
 _OF_ALL_CASES = frozenset({EventKind.RAISED, EventKind.REOPENED})
 """The events that are about all cases of a finding."""
 
+LARGER = 1.5
+"""A change on a further device is news if it is more than so many times as large (of logarithms) as elsewhere."""
+
 LATE = timedelta(hours=1)
 """A night reports what a watchdog found that long ago and did not report: it may have no target."""
 
@@ -275,16 +278,24 @@ def _most_important(finding: Finding, events: Collection[EventKind], runs: Colle
 def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) -> bool:
     """Return whether each change that ``runs`` added to a finding had been seen on another device by an earlier run.
 
-    Two hosts may measure a commit one after the other. The changes on the second host are then no news.
+    Two hosts may measure a commit one after the other. The changes on the second host are then no news, unless a change
+    is more than ``LARGER`` times as large (of logarithms) as on all other devices.
     """
 
     def change(moved: MovedSeries) -> tuple[Case, str, CacheState, int, Direction]:
         series = moved.series
         return series.case, series.metric, series.cache, moved.step, moved.direction
 
-    of_runs = {change(moved) for moved in finding.moved if moved.first_run in runs}
-    earlier = {change(moved) for moved in finding.moved if moved.first_run not in runs}
-    return bool(of_runs) and of_runs <= earlier
+    def size(moved: MovedSeries) -> float:
+        return abs(math.log(moved.ratio)) if moved.ratio else math.inf
+
+    of_runs = [moved for moved in finding.moved if moved.first_run in runs]
+    earlier: dict[tuple[Case, str, CacheState, int, Direction], float] = {}
+    for moved in finding.moved:
+        if moved.first_run not in runs:
+            earlier[change(moved)] = max(size(moved), earlier.get(change(moved), 0.0))
+    known = (size(moved) <= LARGER * earlier.get(change(moved), -1.0) + math.log(1.01) for moved in of_runs)
+    return bool(of_runs) and all(known)
 
 
 def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:

@@ -2,17 +2,17 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Connection, and_, exists, func, literal, or_, select
+from sqlalchemy import CTE, ColumnElement, Connection, and_, bindparam, exists, func, literal, or_, select
 
 from perfsvc.model import FIRST_RUNS, TIME, Direction, FindingState, Series, Status, Verdict
 from perfsvc.store.cases import SeriesKey, judged, own_name
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.judging_tables import FindingCases, Findings, Verdicts
+from perfsvc.store.schema.judging_tables import EVENTS, FindingCases, Findings, Verdicts
 from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
 
 MOST_NIGHTS = 30
@@ -27,6 +27,12 @@ SEARCHED_AT_FIRST = 2 * MOST_NIGHTS
 
 SEARCHED_FIRST = 2 * FIRST_RUNS
 """Among how many clean runs of each host after a baseline's run its ``FIRST_RUNS`` are searched."""
+
+DISTURBED = 1.08
+"""A baseline with a run that alone was so much slower than the others would hide changes of the same size."""
+
+IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
+"""The condition of the index of events, which SQLite uses only if the values are literals."""
 
 ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
 """In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
@@ -136,7 +142,36 @@ def _nights(
                 # In the run of another series' baseline, this series may have moved.
                 if run >= anchor and where == environment and (run == anchor or (*case, run) not in moved)
             }
-    return nights
+    return _without_disturbed(connection, keys, nights)
+
+
+def _without_disturbed(
+    connection: Connection, keys: Mapping[Series, SeriesKey], nights: Mapping[Series, dict[int, UsedCode]]
+) -> dict[Series, dict[int, UsedCode]]:
+    """Return the runs of baselines, except runs that alone were disturbed.
+
+    A run is disturbed if its verdict on the series is a regression of ``DISTURBED``. Two such runs of one code show
+    that the code is so noisy; one of them would only hide a change of other code.
+    """
+    runs = {run for of_series in nights.values() for run in of_series}
+    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+    query = (
+        select(*series, Verdicts.run_id)
+        .join(Cases, Cases.id == Verdicts.case_id)
+        .where(among(Verdicts.run_id, runs), IS_EVENT)
+        .where(Verdicts.verdict == Verdict.REGRESSION, Verdicts.ratio >= DISTURBED)
+    )
+    disturbed: dict[SeriesKey, set[int]] = defaultdict(set)
+    rows: Iterable[Any] = connection.execute(query).all() if runs else ()
+    for lineage, own_id, device, metric, cache, run in rows:
+        disturbed[SeriesKey(lineage, own_id, device, metric, cache)].add(run)
+    kept = dict(nights)
+    for own, of_series in nights.items():
+        slow = disturbed[keys[own]] & of_series.keys() if keys[own] in disturbed else set()
+        alone = {run for run in slow if [of_series[other] for other in slow].count(of_series[run]) == 1}
+        if alone:
+            kept[own] = {run: code for run, code in of_series.items() if run not in alone or run == min(of_series)}
+    return kept
 
 
 def _clean_runs(connection: Connection, after: int, before_run: int) -> list[list[int]]:

@@ -132,6 +132,10 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
     every_row = series_rows(connection, [finding.id])
     chosen = {series for _, series in every_row} if action.series is None else set(action.series)
     last = max((row.step for row, _ in every_row), default=1) if action.step is None else action.step
+    if action.step is not None and action.step not in {row.step for row, _ in every_row}:
+        steps = some(sorted({str(row.step) for row, _ in every_row}))
+        what = f"finding {finding.id} has no step {action.step}; it has step {steps}"
+        raise UsageError(what, cure=f"perfsvc findings show {finding.id}")
     rows = [row for row, series in every_row if series in chosen and row.step <= last]
     if len(rows) == len(every_row):
         return finding

@@ -39,14 +39,22 @@ JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 """The states of findings that take in more series. A person who ignores a finding ignores only the series it has."""
 
 
+_OF_THE_CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN})
+
+_UNRECOVERED = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
+"""Whether a finding has a step that has not recovered."""
+
+
 def update_findings(connection: Connection, shown: "RunFindings") -> FindingUpdates:
     """Apply everything that a run shows to the findings; return the changed findings by kind of change."""
     updates: dict[str, set[int]] = defaultdict(set)
+    _note_recovered(connection, shown)
     updates["resolved"] = _resolve_recovered(connection, shown)
     for cause in shown.causes:
         _add_suspects(connection, shown, cause, updates)
     for cause in shown.steps:
         _add_steps(connection, shown, cause, updates)
+    updates["resolved"] |= _resolve_recovered(connection, shown)  # what the code of this run explains
     updates["reopened"] |= _reopen_ignored(connection, shown.run, shown.now)
     return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
 
@@ -74,8 +82,8 @@ class RunFindings:
     rebased: AbstractSet[Series]
 
 
-def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
-    """Mark steps as recovered and return the findings that this resolves."""
+def _note_recovered(connection: Connection, shown: RunFindings) -> None:
+    """Mark steps as recovered."""
     run, recovered = shown.run, set(shown.recovered)
     rows = [
         row
@@ -83,8 +91,13 @@ def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
         if (row.finding_id, series, row.step) in recovered and row.last_run_id <= run
     ]
     see(connection, [(row, back(run)) for row in rows])
-    unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
-    has_recovered = (~unrecovered, Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU)), Findings.state.in_(ACTIVE))
+
+
+def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
+    """Resolve the findings of which all series have recovered, and return them; an ignored finding stays ignored."""
+    run = shown.run
+    of_cases = Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU))
+    has_recovered = (~_UNRECOVERED, of_cases, Findings.state.in_(ACTIVE), Findings.state != FindingState.IGNORED)
     resolved = connection.execute(select(Findings.id, Findings.cause).where(*has_recovered).order_by(Findings.id)).all()
     for finding in resolved:
         text = "correct again" if finding.cause in FAILURES else "back at its old level"
@@ -105,7 +118,9 @@ def _add_suspects(
     seen: list[tuple[Any, Columns]] = []
     for suspect in cause.suspects:
         key = keys.get(suspect.series)
-        row = _row_to_update(rows[key, suspect.direction] if key else (), suspect.judgement, cause.root_cause, run)
+        of_series, explained = _without_explained(shown, suspect, rows[key, suspect.direction] if key else [])
+        seen += explained
+        row = _row_to_update(of_series, suspect.judgement, cause.root_cause, run)
         if row is None:
             unassigned.append(suspect)
             continue
@@ -168,19 +183,37 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, root_cause: str, r
 
     A judgement belongs to a row in three cases:
 
-    - The row's finding is active.
+    - The row's finding is active, and the series has not recovered.
     - The row already shows this run or a later run, whatever the state of its finding is now.
-    - The row's finding was resolved, and has the same cause, baseline run and root cause. The root cause may differ if
-      a person resolved the finding while the series was still slower.
+    - The series has recovered, or the finding was resolved, and the finding has the same cause, baseline run and root
+      cause. The root cause may differ if a person resolved the finding while the series was still slower.
 
     If other commits slow a series after its recovery, no row is returned: these commits get a finding of their own.
     """
     for row in rows:
         same_root_cause = row.root_cause == root_cause or row.recovered_run_id is None
         same_change = row.cause is judgement.cause and row.baseline_run_id == judgement.baseline_run and same_root_cause
-        if row.state in ACTIVE or row.last_run_id >= run or (row.state is FindingState.RESOLVED and same_change):
+        stands = row.state in ACTIVE and row.recovered_run_id is None
+        if stands or row.last_run_id >= run or (row.state is not FindingState.ACCEPTED and same_change):
             return row
     return None
+
+
+def _without_explained(
+    shown: RunFindings, suspect: Suspect, rows: list[Any]
+) -> tuple[list[Any], list[tuple[Any, Columns]]]:
+    """Return the rows of a series without those that blame the machine, if its code is the reason now.
+
+    The second result says that such steps are over, if the code explains the same change. It does not if the series was
+    slower already because of the machine, and is further slowed by its code: this is another baseline, or a step.
+    """
+    judgement = suspect.judgement
+    if judgement.cause not in _OF_THE_CODE or suspect.series in shown.moved_again:
+        return rows, []
+    standing = [row for row in rows if row.state in ACTIVE and row.recovered_run_id is None]
+    of_machine = [row for row in standing if row.cause in OF_THE_MACHINE]
+    over = [(row, back(shown.run)) for row in of_machine if row.baseline_run_id == judgement.baseline_run]
+    return [row for row in rows if row not in of_machine], over
 
 
 def _seen_again(shown: RunFindings, row: Any, suspect: Suspect) -> tuple[EventKind | None, Columns | None]:
@@ -243,7 +276,8 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
         key = keys.get(suspect.series)
         active = [row for row in rows[key, suspect.direction] if row.state in ACTIVE] if key else []
         if stored := next((row for row in active if row.first_run_id == run), None):  # this update is repeated
-            see(connection, [(stored, sightings.shown(run, suspect.judgement))])
+            if stored.baseline_run_id == suspect.judgement.baseline_run:
+                see(connection, [(stored, sightings.shown(run, suspect.judgement))])
             updates["seen"].add(stored.finding_id)
             continue
         before = next((row for row in active if row.recovered_run_id is None), None)
@@ -373,10 +407,17 @@ def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[s
 
 
 def _reopen_ignored(connection: Connection, run: int, now: datetime) -> set[int]:
-    """Reopen the findings that were ignored until a time before ``now``, and return their numbers."""
+    """Reopen the findings that were ignored until a time before ``now``, and return their numbers.
+
+    A finding whose series have all recovered meanwhile is resolved instead.
+    """
     is_over = (Findings.state == FindingState.IGNORED, Findings.ignored_until <= now)
-    rows = connection.execute(select(Findings.id, Findings.ignored_until).where(*is_over).order_by(Findings.id)).all()
-    for finding, until in rows:
-        text = f"it was ignored until {until:%Y-%m-%d}"
-        set_state(connection, finding, FindingState.OPEN, text, run=run, at=now)
-    return {finding for finding, _ in rows}
+    of_moved = Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU))
+    query = select(Findings.id, Findings.ignored_until, (_UNRECOVERED | ~of_moved).label("stands")).where(*is_over)
+    reopened = set()
+    for finding, until, stands in connection.execute(query.order_by(Findings.id)).all():
+        state = FindingState.OPEN if stands else FindingState.RESOLVED
+        back = "" if stands else ", and its series are back at their old levels"
+        set_state(connection, finding, state, f"it was ignored until {until:%Y-%m-%d}{back}", run=run, at=now)
+        reopened |= {finding} if stands else set()
+    return reopened

@@ -235,6 +235,17 @@ def test_pairs_that_blame_the_device_count_for_a_device_that_moves_as_a_whole(st
     assert finding.evidence == "6 of 6 cases slower, median +20.0 %"
 
 
+@pytest.mark.parametrize("cases", [12], indirect=True)
+def test_cases_with_new_code_that_did_not_move_count_against_a_gpu_that_moved_as_a_whole(story, night, cases):
+    every = [case.variant for case in cases]
+    night(times(cases))
+    night(times(cases, *every[:5]), edited=every[5:])
+    assert story.store.findings.active() == []
+    night(times(cases, *every[:5]), edited=every[10:])
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, len(finding.moved)) == (Cause.UNEXPLAINED, 5)  # two runs show it
+
+
 @pytest.mark.slow
 def test_an_improvement_of_unchanged_code_sets_no_level(night, cases):
     night(times(cases))

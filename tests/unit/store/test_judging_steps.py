@@ -1,10 +1,12 @@
 """Series of findings that move again, and changes that two nights agree on."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from perfsvc.model import Case, Cause, ChangeKind, Confirmation, EventKind, FindingState, FindingUpdates
+from perfsvc.errors import UsageError
+from perfsvc.model import Case, Cause, ChangeKind, Confirmation, EventKind, FindingState, FindingUpdates, Verdict
 from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
@@ -39,6 +41,7 @@ def night(story):
         cause=Cause.KERNEL,
         commit="",
         replicas=(-1e-3, 0.0, 1e-3),
+        pairs=None,
         **environment,
     ):
         here = replace(story, environment=replace(story.environment, **environment))
@@ -49,12 +52,19 @@ def night(story):
         story.end_and_judge(number)
         for suspect in suspects_of(story.store, number) if cause else ():
             judged = suspect.judgement
-            measured = {"ratio": judged.ratio, "low": judged.low, "high": judged.high, "verdict": judged.verdict}
+            measured = {
+                "ratio": pairs or judged.ratio,
+                "low": judged.low,
+                "high": judged.high,
+                "verdict": judged.verdict,
+            }
             answer = Confirmation(suspect, cause, f"measured: {cause}", 0.01, seed=1, budget_s=20.0, **measured)
             story.store.confirmations.put(answer)
         updates = update_findings(story.store, number)
         seen = {*updates.raised, *updates.joined, *updates.stepped, *updates.reopened, *updates.seen}
+        before = story.store.findings.all()
         again = update_findings(story.store, number)  # doing it again changes nothing
+        assert story.store.findings.all() == before
         assert {*again.raised, *again.joined, *again.stepped, *again.reopened, *again.resolved} == set()
         assert set(again.seen) <= seen
         return updates
@@ -101,6 +111,14 @@ def test_a_second_regression_is_a_step_with_its_own_commits_and_ratio(story, nig
     assert night(8e-4, SLOWER) == FindingUpdates(seen=(1,))
     assert steps(story) == [(1, 1, 2, None), (2, 2, 4, None)]
     assert kinds(story) == [EventKind.RAISED, EventKind.STEP]
+
+
+def test_the_first_step_that_still_shows_has_its_own_ratio_when_the_second_is_taken_back(story, night, stepped):
+    night(2.02e-4, SLOW, commit="dddddddddd")
+    first, second = story.store.findings.get(1).moved
+    assert (first.baseline_run, first.last_run, second.recovered_run) == (1, 4, 4)
+    assert first.ratio == pytest.approx(first.candidate_s / first.baseline_s) == pytest.approx(2.02, rel=1e-3)
+    assert first.low < 2.02 < first.high
 
 
 def test_other_code_of_the_same_speed_is_no_step(story, night, slowed):
@@ -154,13 +172,41 @@ def test_a_finding_of_a_slow_gpu_takes_a_second_slowdown_of_the_gpu(story, night
 def test_code_that_slows_a_case_of_a_slow_gpu_is_a_finding_of_its_own(story, night, cases):
     night(1e-4, cases=cases, cause=None)
     night(1.1e-4, cases=cases, others=1.1, cause=None)
-    assert night(4.4e-4, SLOW, cases=cases, others=1.1).raised == (2,)
+    assert night(4.4e-4, SLOW, cases=cases, others=1.1, pairs=4.0).raised == (2,)
     kernel, gpu = story.store.findings.active()
     assert (kernel.cause, gpu.cause) == (Cause.KERNEL, Cause.ENVIRONMENT)
     assert [(moved.series.case, moved.step, moved.baseline_run) for moved in kernel.moved] == [(story.tiled, 2, 2)]
     assert kernel.moved[0].ratio == pytest.approx(4, rel=1e-2)
     assert night(4e-4, SLOW, cases=cases).resolved == ()  # the first case is slow, whatever the GPU does
     assert story.store.findings.get(2).state is FindingState.OPEN
+
+
+@pytest.mark.parametrize("slow", [1.3, 1.4, 1.8])
+def test_code_that_slows_a_case_right_after_a_disturbed_night_is_a_finding_of_its_own(story, night, cases, slow):
+    night(1e-4, cases=cases, cause=None)
+    assert night(1.4e-4, cases=cases, others=1.4, cause=None).raised == (1,)
+    assert night(slow * 1e-4, SLOW, cases=cases, pairs=slow).raised == (2,)
+    night(slow * 1e-4, SLOW, cases=cases, pairs=slow)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.moved[0].ratio) == (Cause.KERNEL, pytest.approx(slow, rel=1e-2))
+
+
+def test_a_slow_driver_is_told_though_a_slow_commit_follows_in_the_next_night(story, night):
+    for driver, level in [("580.1", 1e-4)] * 3 + [("590.1", 1.12e-4)]:
+        night(level, driver=driver, cause=None)
+    assert night(1.4e-4, SLOW, driver="590.1", pairs=1.25).raised == (1, 2)
+    assert night(1.12e-4, driver="590.1").resolved == (2,)
+    (finding,) = story.store.findings.active()
+    assert (finding.root_cause, finding.moved[0].ratio) == ("driver 580.1 → 590.1", pytest.approx(1.12, rel=1e-2))
+
+
+def test_other_code_that_slows_a_recovered_series_is_a_finding_of_its_own(story, night, cases):
+    night(1e-4, cases=cases, commit="aaaaaaaaaa")
+    assert night(2e-4, SLOW, cases=cases, others=1.0, commit="bbbbbbbbbb").raised == (1,)
+    night(1e-4, cases=cases, commit="cccccccccc")
+    story.store.findings.set_state(1, FindingState.OPEN)  # a case of it is still slow, say
+    night(1e-4, cases=cases, commit="cccccccccc")
+    assert night(1.5e-4, b"another slow", cases=cases, commit="dddddddddd").raised == (2,)
 
 
 def test_a_slow_gpu_whose_nights_scatter_makes_no_steps(story, night):
@@ -177,6 +223,45 @@ def test_a_driver_that_takes_back_only_a_part_of_a_large_change_resolves_nothing
     assert [night(1.2e-4, driver="600.1").resolved for _ in range(3)] == [()] * 3
     assert night(1.04e-4, driver="610.1").resolved == ()
     assert night(1.04e-4, driver="610.1").resolved == (1,)
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_a_slow_driver_is_compared_with_the_last_driver_not_with_the_baselines(story, night, cases, count):
+    for driver, level in [("580.1", 1e-4), ("590.1", 1e-4), ("590.1", 1e-4), ("600.1", 1.5e-4), ("600.1", 1.5e-4)]:
+        night(level, cases=cases[:count], others=level / 1e-4, driver=driver, cause=None)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "driver 590.1 → 600.1")
+
+
+def test_a_driver_under_which_a_gpu_was_fast_is_not_why_it_is_slow(story, night, cases):
+    for driver, level in [("580.1", 1e-4), ("590.1", 1e-4), ("590.1", 1.5e-4)]:
+        night(level, cases=cases, others=level / 1e-4, driver=driver, cause=None)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "GPU GPU-1")
+
+
+def test_an_ignored_finding_stays_ignored_when_its_series_recovers(story, night, slowed):
+    story.store.findings.set_state(1, FindingState.IGNORED, until=datetime(2100, 1, 1, tzinfo=UTC))
+    assert night(1e-4).resolved == ()
+    finding = story.store.findings.get(1)
+    assert (finding.state, finding.moved[0].recovered_run) == (FindingState.IGNORED, 3)
+    again = night(2e-4, SLOW, commit="bbbbbbbbbb")
+    assert (again.raised, again.reopened, story.store.findings.get(1).state) == ((), (), FindingState.IGNORED)
+    night(1e-4)
+    assert night(2e-4, b"another slow", commit="dddddddddd").raised == (2,)  # another commit is another finding
+
+
+def test_an_ignored_finding_whose_series_is_back_is_resolved_on_its_date(story, night, slowed):
+    story.store.findings.set_state(1, FindingState.IGNORED, until=datetime(2100, 1, 1, tzinfo=UTC))
+    night(1e-4)
+    story.execute("UPDATE findings SET ignored_until = '2020-01-01 00:00:00'")
+    assert night(1e-4).reopened == ()
+    assert story.store.findings.get(1).state is FindingState.RESOLVED
+
+
+def test_a_step_that_a_finding_does_not_have_is_refused(story, night, stepped):
+    with pytest.raises(UsageError, match="finding 1 has no step 3; it has step 1, 2"):
+        story.store.findings.set_state(1, FindingState.ACCEPTED, step=3)
 
 
 def test_an_ignored_series_has_no_further_steps(story, night, slowed):
@@ -343,6 +428,32 @@ def test_three_nights_of_one_replica_with_a_new_driver_agree_on_a_large_change(s
         (finding,) = story.store.findings.active()
         assert (finding.cause, finding.worst.baseline_run) == (Cause.ENVIRONMENT, 1)
         assert finding.evidence.endswith("+50.0 % against run 1 in runs 4 and 6, and the code is unchanged")
+
+
+def test_one_disturbed_night_of_a_young_baseline_hides_no_commit(story, night):
+    night(1e-4, cause=None)
+    night(1.4e-4, cause=None)
+    assert night(1.3e-4, SLOW, pairs=1.3).raised == (1,)
+
+
+def test_a_level_that_is_accepted_in_a_slow_night_raises_no_finding_about_what_was_accepted(story, night):
+    for level in (1e-4, 1e-4, 1.3e-4, 1.3e-4):
+        night(level, SLOW if level > 1e-4 else FAST)
+    night(1.82e-4, SLOW, cause=None)
+    story.store.findings.set_state(1, FindingState.ACCEPTED, reason="wanted")
+    night(1.82e-4, SLOW, cause=None)
+    raised = [night(1.3e-4, SLOW, cause=None).raised for _ in range(3)]
+    assert (raised, story.store.findings.active()) == ([()] * 3, [])
+
+
+def test_a_run_that_is_included_again_is_judged_again(story, night):
+    night(1e-4, cause=None)
+    night(1.6e-4, SLOW, cause=None)
+    for act in (exclude, include):
+        for run in (1, 2):
+            act(story.store, run, (), **({"reason": "a hot GPU"} if act is exclude else {}))
+    (judged,) = (each for each in story.store.verdicts.of_run(2) if each.series.metric == "time")
+    assert (judged.verdict, judged.baseline_run) == (Verdict.REGRESSION, 1)
 
 
 def test_an_accepted_level_is_not_told_again(story, night):

@@ -176,6 +176,13 @@ def test_a_case_is_news_on_the_first_device_only():
             assert _most_important(finding_of(moved_in(CASE, "GPU-1", 2), *rows), {kind}, {3}) is None
 
 
+def test_a_case_is_news_on_a_further_device_if_it_is_much_slower_there():
+    for ratio, kind in ((1.13, None), (1.6, EventKind.JOINED)):
+        further = replace(moved_in(CASE, "GPU-2", 3), ratio=ratio)
+        found = finding_of(moved_in(CASE, "GPU-1", 2), further)
+        assert _most_important(found, {EventKind.JOINED}, {3}) is kind
+
+
 def test_a_new_finding_is_news_whatever_its_devices():
     raised = finding_of(moved_in(CASE, "GPU-1", 2), moved_in(CASE, "GPU-2", 2))
     assert _most_important(raised, {EventKind.RAISED}, {2}) is EventKind.RAISED
