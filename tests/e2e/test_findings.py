@@ -31,7 +31,7 @@ def test_one_finding_names_the_board_and_all_that_it_moved_and_what_is_refused_l
     assert (found["cause"], found["direction"], found["state"]) == ("environment", "slower", "open")
     assert len(found["moved"]) == 6
     assert {round(one["ratio"], 4) for one in found["moved"]} == {1.05}
-    assert "6 cases with unchanged code moved at once" in slow("findings", code=0).out
+    assert "6 of 6 cases slower, median +5.0 %" in slow("findings", code=0).out
     assert "there is no finding 7" in slow("findings", "accept", "7", "--reason", "so be it", code=2).err
     for until in ("2020-01-01", "tomorrow", "2w3", "0"):
         assert "--until" in slow("findings", "ignore", "1", "--until", until, code=2).err
