@@ -2,9 +2,9 @@
 
 Two hosts with a fake GPU each share a database, a suite and a webhook. Every day both run a night at the simulated time
 (``time_machine``). Planted are two regressions of one case after each other, a Python variant that becomes slower and
-one that becomes faster, a wrong result, a crash, a hang and a missing case that are mended, a slower driver, a host
-without nights for ten days, a GPU that is gone for five days, a disturbed night that a person excludes, and a
-regression that nobody answers. Needs no GPU.
+one that becomes faster, a wrong result, a crash, a hang and a missing case that are mended, a data file and a variable
+that make a case slower for some days, a slower driver, a host without nights for ten days, a GPU that is gone for five
+days, a disturbed night that a person excludes, and a regression that nobody answers. Needs no GPU.
 
     python tests/benchmarks/simulated_hosts.py [--days 180] [--seed 1] [--folder FOLDER] [--json hosts.json]
 """
@@ -16,7 +16,7 @@ import re
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import time_machine
 from simulated.workplace import SOURCE, Repository, Stages, kernels, python_function
 from workbench import Claim, finish, parsed, webhook
@@ -65,6 +66,9 @@ every = "1d"
 devices = ["fake:{script}"]
 {more}
 """
+
+RANDOM = "rng.standard_normal(n, dtype=np.float32)"
+REPEAT_BY = "int(os.environ.get('SIMULATED_REPEAT', '1'))"
 
 SHORT = 'limit = "3s"\nseconds = "1s"\n'
 """Settings of ``[run]`` with which a case that hangs takes little time."""
@@ -143,6 +147,12 @@ class World(Repository):
         files = {f"b{home}/bench.py": kernels(variants, 'f"v{number}.cu"') for home in range(2)}
         files |= {f"b{home}/v{number}.cu": f"// b{home} v{number}\n{SOURCE}" for home in range(2) for number in numbers}
         files |= {f"p{home}/bench.py": f"{python_function()}NAME = 'p{home}'\n" for home in range(functions)}
+        self.data = folder.resolve() / "data.npy"
+        self.write_data(1)
+        files["d0/bench.py"] = python_function().replace(RANDOM, f"np.load({str(self.data)!r})")
+        files["e0/bench.py"] = f"import os\n{python_function()}".replace(
+            "range(REPEAT)", f"range(REPEAT * {REPEAT_BY})"
+        )
         super().__init__(folder, seed, files)
         for host in hosts:
             (self.folder / host).mkdir(exist_ok=True)
@@ -175,11 +185,26 @@ class World(Repository):
             path.write_text(repeated if variant == "python" else f"{text}// day {change.day}\n")
         self._commit(", ".join(f"Change {change.case}" for change in changes))
 
-    def play(self, host: str, day: int, slowdown: float, stage: str, driver: str = "580.65") -> None:
-        """Write the script of a host's GPU for a night; noise differs in each stage."""
+    def write_data(self, seed: int) -> None:
+        """Write the data file that the inputs of ``d0`` come from."""
+        np.save(self.data, np.random.default_rng(seed).standard_normal(64, dtype=np.float32))
+
+    def play(
+        self,
+        host: str,
+        day: int,
+        slowdown: float,
+        stage: str,
+        *,
+        driver: str = "580.65",
+        slow: Collection[str] = (),
+    ) -> None:
+        """Write the script of a host's GPU for a night; noise differs in each stage, and some cases are slow."""
         gpu = {"model": self._hosts[host], "uuid": f"FAKE-{host}", "driver": driver}
         script = self.folder / host / "gpu0.json"
-        self._play(script, f"{self._seed}/{host}/{day}/{stage}", lambda _: slowdown, **gpu)
+        self._play(
+            script, f"{self._seed}/{host}/{day}/{stage}", lambda case: slowdown * (1.5 if case in slow else 1), **gpu
+        )
 
 
 @dataclass(frozen=True)
@@ -187,6 +212,8 @@ class Plan:
     """The days, and everything that is planted in them; days are counted from 0.
 
     Attributes:
+        data: the days with another data file, with which a case takes longer.
+        variable: the days on which a variable of the environment makes a case take longer.
         silent: the days without nights of the host beta.
         lost: the days without the GPU of the host alpha.
         disturbed: the day on which everything takes longer on alpha; a person excludes its run.
@@ -196,6 +223,8 @@ class Plan:
     """
 
     days: int
+    data: range
+    variable: range
     silent: range
     lost: range
     disturbed: int
@@ -218,9 +247,12 @@ def planned(days: int = DAYS) -> Plan:
     first, second, slow, back, faster = at(20), at(30), at(50), at(60), at(70)
     silent, lost, disturbed, late = range(at(80), at(90)), range(at(130), at(135)), at(110), at(150)
     driver, remind = at(140), at(21)
+    data, variable = range(at(45), at(55)), range(at(60), at(65))
     one, other = "b0/v0", "p0/python"
     return Plan(
         days,
+        data,
+        variable,
         silent,
         lost,
         disturbed,
@@ -232,6 +264,17 @@ def planned(days: int = DAYS) -> Plan:
             broken(Change(at(95), "b1/v0", fault="wrong"), at(100), "wrong result.*(b1/v0)"),
             broken(Change(at(100), "b0/v1", fault="crash"), at(105), "failed.*(b0/v1)"),
             broken(Change(at(120), "b1/v0", fault="hang"), at(125), "hung.*(b1/v0)"),
+            Planted(
+                "another data file",
+                (Report(data.start, "new", "inputs.*d0/python", 1), Report(data.stop, "Resolved", "d0", 1)),
+            ),
+            Planted(
+                "another variable",
+                (
+                    Report(variable.start, "new", "SIMULATED_REPEAT.*e0/python", 1),
+                    Report(variable.stop, "Resolved", "e0", 1),
+                ),
+            ),
             Planted(
                 "a slower driver",
                 (
@@ -275,8 +318,15 @@ def broken(change: Change, mended: int, about: str) -> Planted:
 def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, Any]]) -> Iterator[Received]:
     """Live the days: both hosts run a night on each, unless the plan prevents it; yield what arrives."""
     lost = world.folder / "alpha" / "gpu0.json.lost"
-    with worker_servers() as servers, patch.dict(os.environ, {"TEAM_URL": address}):
+    with ExitStack() as stack, patch.dict(os.environ, {"TEAM_URL": address}):
+        servers = stack.enter_context(worker_servers())
         for day in range(plan.days):
+            world.write_data(2 if day in plan.data else 1)
+            if day in {plan.variable.start, plan.variable.stop}:
+                stack.close()  # servers have the variables with which they began
+                set_variable("2" if day in plan.variable else None)
+                servers = stack.enter_context(worker_servers())
+            slow = {case for case, days in (("d0/python", plan.data), ("e0/python", plan.variable)) if day in days}
             if changes := plan.changes(day):
                 world.change(changes)
             if day == plan.accepted:
@@ -292,13 +342,20 @@ def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, An
                 slowdown = (1.3 if disturbed else 1.0) * (1.06 if day >= plan.driver else 1.0)
                 before = len(posts)
                 with at_home(host, FIRST_DAY + timedelta(days=day, hours=number)):
-                    play = partial(world.play, host, day, slowdown, driver="590.12" if day >= plan.driver else "580.65")
+                    version = "590.12" if day >= plan.driver else "580.65"
+                    play = partial(world.play, host, day, slowdown, driver=version, slow=slow)
                     play("measuring")
                     night = nightly(world.request(host, more=SHORT), Stages(play), servers, never)
                     if disturbed:
                         exclude_run(world.database, night.run)
                 for post in posts[before:]:
                     yield from parts_of(post["body"]["message"], day)
+
+
+def set_variable(value: str | None) -> None:
+    """Set the variable that ``e0`` reads, or remove it."""
+    os.environ.pop("SIMULATED_REPEAT", None)
+    os.environ.update({"SIMULATED_REPEAT": value} if value else {})
 
 
 @contextlib.contextmanager

@@ -145,17 +145,20 @@ def _explained_by_code(confirmed: Iterable[Suspect], steps: Steps) -> set[Series
     The code then took the place of what had slowed the machine: A/B pairs measure the code alone, and they show the
     change since the baseline rather than the change since the last step.
     """
-    by_series = {step.series: step.judgement.ratio for step in steps.moved if step.series in steps.of_machine}
-    return {
-        suspect.series
-        for suspect in confirmed
-        if suspect.judgement.cause in CODE and suspect.judgement.baseline_s and suspect.judgement.candidate_s
-        if is_nearer(
-            suspect.judgement.ratio,
-            suspect.judgement.candidate_s / suspect.judgement.baseline_s,
-            by_series.get(suspect.series),
-        )
-    }
+    of_machine = {step.series: step.judgement for step in steps.moved if step.series in steps.of_machine}
+
+    def is_whole(judged: Judgement) -> bool:
+        again = of_machine.get(judged.series)
+        if (
+            again is None
+            or again.baseline_run == judged.baseline_run
+            or not judged.baseline_s
+            or not judged.candidate_s
+        ):
+            return False
+        return is_nearer(judged.ratio, judged.candidate_s / judged.baseline_s, again.ratio)
+
+    return {suspect.series for suspect in confirmed if suspect.judgement.cause in CODE and is_whole(suspect.judgement)}
 
 
 def _moved_together(
