@@ -115,12 +115,6 @@ def upgrade() -> None:
         sa.UniqueConstraint("digest", name="uq_facts_digest"),
     )
     op.create_table(
-        "lineages",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_lineages"),
-    )
-    op.create_table(
         "removed_uids",
         sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=False),
@@ -182,31 +176,27 @@ def upgrade() -> None:
     op.create_table(
         "cases",
         sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("lineage_id", sa.Integer(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("benchmark", sa.Text(), nullable=False),
         sa.Column("variant", sa.Text(), nullable=False),
         sa.Column("point", sa.Text(), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("former", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["lineage_id"], ["lineages.id"], name="fk_cases_lineage_id_lineages", ondelete="RESTRICT"
-        ),
         sa.PrimaryKeyConstraint("id", name="pk_cases"),
         sa.UniqueConstraint(
             "benchmark", "variant", "point", "version", name="uq_cases_benchmark_variant_point_version"
         ),
     )
-    op.create_index("ix_cases_lineage_id_id", "cases", ["lineage_id", "id"], unique=False)
     op.create_index("ix_cases_name", "cases", ["name"], unique=False)
-    op.create_index(
-        "uq_cases_present_of_lineage",
-        "cases",
-        ["lineage_id"],
-        unique=True,
-        sqlite_where=sa.text("NOT former"),
-        postgresql_where=sa.text("NOT former"),
+    op.create_table(
+        "former_names",
+        sa.Column("case_id", sa.Integer(), nullable=False),
+        sa.Column("variant", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("until_run", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_former_names_case_id_cases", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("case_id", "variant", name="pk_former_names"),
     )
+    op.create_index("ix_former_names_name", "former_names", ["name"], unique=False)
     op.create_table(
         "findings",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -301,7 +291,7 @@ def upgrade() -> None:
     op.create_index("ix_exclusions_run_id_case_id", "exclusions", ["run_id", "case_id"], unique=False)
     op.create_table(
         "pins",
-        sa.Column("lineage_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("cache", sa.String(16), nullable=False),
@@ -310,11 +300,9 @@ def upgrade() -> None:
         sa.Column("set_by", sa.Text(), nullable=False),
         sa.Column("comment", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_pins_device_id_devices", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(
-            ["lineage_id"], ["lineages.id"], name="fk_pins_lineage_id_lineages", ondelete="RESTRICT"
-        ),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_pins_case_id_cases", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_pins_run_id_runs", ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("lineage_id", "device_id", "metric", "cache", name="pk_pins"),
+        sa.PrimaryKeyConstraint("case_id", "device_id", "metric", "cache", name="pk_pins"),
     )
     op.create_index("ix_pins_run_id", "pins", ["run_id"], unique=False)
     op.create_table(

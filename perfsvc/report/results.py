@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -27,7 +26,6 @@ def run_report(
     table: pd.DataFrame,
     judgements: Iterable[Judgement],
     batches: Mapping[Key, BatchCounts],
-    present: Mapping[str, Case] = MappingProxyType({}),
 ) -> RunReport:
     """Return the report of a stored run: a row for each measured case, then a row for each missing case.
 
@@ -36,7 +34,6 @@ def run_report(
         table: the run's measurements, as ``frames.frame`` returns them.
         judgements: the run's verdicts.
         batches: the batch counts of each case.
-        present: the cases under their present names, which the report shows, by their names in the run.
     """
     verdicts: dict[Key, dict[str, Judgement]] = defaultdict(dict)
     for judgement in judgements:
@@ -49,10 +46,7 @@ def run_report(
         {str(name): None if pd.isna(value) else value for name, value in record.items()}
         for record in summary(table).to_dict("records")
     ]
-    rows = [
-        _row(record, present.get(str(record["case"])), verdicts, intervals, batches.get(_key(record), {}))
-        for record in records
-    ]
+    rows = [_row(record, verdicts, intervals, batches.get(_key(record), {})) for record in records]
     kinds = {row.device: row.device_kind for row in rows}
     measured = {row.key for row in rows}
     missing = [
@@ -80,7 +74,6 @@ def _peaks(records: Sequence[Mapping[str, Any]]) -> dict[str, Peak]:
 
 def _row(
     record: Mapping[str, Any],
-    present: Case | None,
     verdicts: Verdicts,
     intervals: Mapping[tuple[Key, str], tuple[float, float]],
     batches: BatchCounts,
@@ -89,13 +82,12 @@ def _row(
 
     Args:
         record: the case's row of the summary, with None for unknown values.
-        present: the case under its present name; None if that is its name in the run.
         verdicts: the verdicts of all cases.
         intervals: the intervals of all named metrics, by case and metric.
         batches: the batch counts of the case.
     """
     key = _key(record)
-    case = present or Case(
+    case = Case(
         record["benchmark"],
         record["variant"],
         tuple(parse_point(record["point"]).items()),

@@ -275,7 +275,7 @@ class HistoryRow:
     """A case in one run on one device, over all its replicas.
 
     Attributes:
-        case: the id it was measured under, which may be a former name.
+        case: the id of the case.
         status: of the worst replica.
         reason: why it is not ok.
         median_s: the level of its time, in seconds; None if the case is not timed or a replica is not ok.

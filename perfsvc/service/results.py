@@ -19,7 +19,7 @@ def stored_report(store: Store, run: int) -> RunReport:
     """Return everything that the store holds about the results of a run."""
     table = frames.frame(store.measurements.columns([run]))
     verdicts, batches = store.verdicts.of_run(run), store.measurements.batch_counts(run)
-    report = run_report(run, table, verdicts, batches, store.series.names_in(run))
+    report = run_report(run, table, verdicts, batches)
     confirmations = store.confirmations.of_run(run)
     return replace(
         report,

@@ -17,7 +17,7 @@ from perfsvc.errors import NotMeasuredError, UntrustedError, UsageError
 from perfsvc.keys import CHANGED, Keys, Signed
 from perfsvc.model import PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
-from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, present_cases_of
+from perfsvc.store.cases import CASE_COLUMNS, case_named, case_of, ids_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database, among, damaged, insert_new
@@ -119,11 +119,11 @@ class BinaryStore:
         for run, key in wanted:
             keys[run].add(key)
         with self._database.reading() as connection:
-            ids = namesakes_of(connection, {case for _, (_, case, _) in wanted})
+            ids = ids_of(connection, {case for _, (_, case, _) in wanted})
             binaries: dict[tuple[int, CaseKey], CaseBinary] = {}
             for run, of_run in keys.items():
-                names = {number for _, case, _ in of_run for number in ids.get(case, ())}
-                measured = _of_run(connection, self._keys, run, among(Measurements.case_id, names))
+                numbers = {ids[case] for _, case, _ in of_run if case in ids}
+                measured = _of_run(connection, self._keys, run, among(Measurements.case_id, numbers))
                 binaries |= {(run, key): measured[key] for key in of_run if key in measured}
         return binaries
 
@@ -131,21 +131,21 @@ class BinaryStore:
         """Return the id of the binary that each case used in each run; absent if the case used none or several."""
         used: dict[tuple[int, str, str], dict[int, set[int | None]]] = defaultdict(lambda: defaultdict(set))
         with self._database.reading() as connection:
-            lineages = lineages_of(connection, {case for _, case, _ in keys})
+            ids = ids_of(connection, {case for _, case, _ in keys})
+            measured = (Measurements.run_id, Measurements.case_id, Devices.uuid, Measurements.cache)
             query = (
-                select(Measurements.run_id, Cases.lineage_id, Devices.uuid, Measurements.cache, Measurements.binary_id)
-                .join(Cases, Cases.id == Measurements.case_id)
+                select(*measured, Measurements.binary_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(among(Cases.lineage_id, lineages.values()), among(Measurements.run_id, runs))
+                .where(among(Measurements.case_id, ids.values()), among(Measurements.run_id, runs))
                 .distinct()
             )
-            for run, lineage, uuid, cache, binary in connection.execute(query):
-                used[lineage, uuid, cache][run].add(binary)
+            for run, number, uuid, cache, binary in connection.execute(query):
+                used[number, uuid, cache][run].add(binary)
         binary_by_run: dict[CaseKey, dict[int, int]] = {}
         for uuid, case, cache in keys:
-            if case in lineages:
+            if case in ids:
                 of_case = binary_by_run[uuid, case, cache] = {}
-                for run, (binary, *others) in used[lineages[case], uuid, cache].items():
+                for run, (binary, *others) in used[ids[case], uuid, cache].items():
                     if binary is not None and not others:
                         of_case[run] = binary
         return binary_by_run
@@ -199,13 +199,12 @@ class BinaryStore:
         query = (
             select(PythonCodes.record, PythonCodes.signatures)
             .join(Measurements, Measurements.python_code_id == PythonCodes.id)
-            .join(Cases, Cases.id == Measurements.case_id)
             .join(Devices, Devices.id == Measurements.device_id)
             .where(Measurements.run_id == run)
-            .order_by(Cases.name != case_id, Measurements.id)
+            .order_by(Measurements.id)
         )
         with self._database.reading() as connection:
-            query = query.where(Cases.lineage_id == lineage_of(connection, case_id))
+            query = query.where(Measurements.case_id == case_named(connection, case_id))
             row = connection.execute(query if device is None else query.where(Devices.uuid == device)).first()
         if row is None:
             return PythonCode()
@@ -228,10 +227,9 @@ class BinaryStore:
             query = (
                 select(Binaries.id, Binaries.record, Binaries.signatures, Devices.uuid)
                 .join(Measurements, Measurements.binary_id == Binaries.id)
-                .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(Measurements.run_id == run, Cases.lineage_id == lineage_of(connection, case_id))
-                .order_by(Cases.name != case_id, Measurements.id)
+                .where(Measurements.run_id == run, Measurements.case_id == case_named(connection, case_id))
+                .order_by(Measurements.id)
             )
             rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
             if not rows:
@@ -363,7 +361,8 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
         .where(~exists().where(*same, later.c.replica > Measurements.replica))
         .order_by(Measurements.case_id, Measurements.device_id, Measurements.cache)
     ).all()
-    cases = present_cases_of(connection, {row.case_id for row in rows})
+    named = select(Cases.id, *CASE_COLUMNS).where(among(Cases.id, {row.case_id for row in rows}))
+    cases = {number: case_of(*name) for number, *name in connection.execute(named)}
     query = select(Environments.id, *ENVIRONMENT)
     query = query.where(among(Environments.id, {row.environment_id for row in rows}))
     environments = {row.id: environment_of(row) for row in connection.execute(query)}

@@ -1,51 +1,44 @@
 """The ids of cases and devices, and the names of cases.
 
-A case is stored under its name together with all its former names; names that share a history form a lineage. So the
-order of measuring does not matter: a former name that is measured later, from an old commit, is already in the lineage.
-All functions are safe between processes.
+A case is one row, under its present name. ``formerly=`` renames the row; ``former_names`` has what it was called, so
+that an old commit that is measured later finds it. All functions are safe between processes.
 """
 
 import contextlib
 import json
-from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    PrimaryKeyConstraint,
     Select,
-    and_,
+    UniqueConstraint,
     delete,
     exists,
-    insert,
-    literal_column,
+    func,
     or_,
     select,
     text,
     tuple_,
     update,
 )
-from sqlalchemy import (
-    case as sql_case,
-)
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Series
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import readable_text, report_damaged
-from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
+from perfsvc.store.schema.engine import POSTGRESQL, among, insert_new, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
-from perfsvc.store.schema.tables import Cases, Devices, Lineages, Measurements, OverBudgetCases
+from perfsvc.store.schema.tables import Cases, Devices, FormerNames, Measurements, Runs
 
 CaseIds = tuple[int, int, CacheState]
-"""A ``CaseKey`` in the database: the ids of lineage and device, and the cache state."""
+"""A ``CaseKey`` in the database: the ids of case and device, and the cache state."""
 
 CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 """The columns from which ``case_of`` makes a case."""
@@ -53,157 +46,196 @@ CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 NAMES_AT_ONCE = 500
 """How many cases a statement looks up by their names, each of which takes four parameters."""
 
-_NAMED = attrgetter("case_id", "lineage_id", "benchmark", "variant", "point", "version", "present_variant")
-"""What ``present_cases`` reads of a row."""
-
-_PRESENT, _OTHER_NAME, _ALSO_MEASURED = Cases.__table__.alias(), Cases.__table__.alias(), Measurements.__table__.alias()
-"""Aliases of tables that a query joins a second time; making an alias takes longer than most queries."""
+_Name = tuple[str, str, str, int]
+"""Benchmark, variant, point and version of a case: the values of ``CASE_COLUMNS``."""
 
 # --- storing and finding ids -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """One stored name of a case."""
-
-    id: int
-    lineage: int
-    former: bool
-
-
 def case_id(connection: Connection, case: Case) -> int:
-    """Return the id of a case; a new case is stored, and shares the lineage (the history) of its former names."""
-    names = _stored_names(connection, case)
-    if not _is_complete(case, names):
+    """Return what ``case_ids`` returns of one case."""
+    return case_ids(connection, [case])[case]
+
+
+def case_ids(connection: Connection, cases: Iterable[Case], beside: Iterable[Case] = ()) -> dict[Case, int]:
+    """Return the id of each case; store new cases, and rename those that are stored under a former name.
+
+    A name that no case has now is a former name of the case that had it last. But if that case is in ``cases`` or
+    ``beside`` as well, the name belongs to a new variant.
+
+    Args:
+        connection: a transaction.
+        cases: the cases.
+        beside: further cases of the same run.
+    """
+    wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may differ in their former names
+    stored = _stored(connection, [_name(case) for case, _ in wanted])
+    new = [case for case, formerly in wanted if formerly or _name(case) not in stored]
+    if new and not _are_known(connection, new, stored):
         if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
             connection.execute(text("LOCK TABLE cases IN SHARE ROW EXCLUSIVE MODE"))
-            names = _stored_names(connection, case)
-        if not _is_complete(case, names):
-            _store_names(connection, case, names)
-            names = _stored_names(connection, case)
-    return names[case.variant].id
+        own = {_name(case): case for case, _ in wanted}
+        here = {*own, *map(_name, beside)}
+        known = {
+            _name(case): _store(connection, case, here) for case in sorted(new, key=lambda case: not case.formerly)
+        }
+        stored = _stored(connection, own) | known
+        # A renamed case has left its former name to a new variant.
+        stored |= {name: _store(connection, own[name], here) for name in own.keys() - stored.keys()}
+    return {case: stored[_name(case)] for case, _ in wanted}
 
 
-def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
-    """Return the id of each case; store the cases that are new."""
-    wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may differ in their former names
-    names = {case: (case.benchmark, case.variant, _point_json(case), case.version) for case, _ in wanted}
-    query = select(*CASE_COLUMNS, Cases.id)
-    stored: dict[tuple[Any, ...], int] = {}
-    remaining = iter(names.values())
-    while part := list(islice(remaining, NAMES_AT_ONCE)):
-        for *name, number in connection.execute(query.where(tuple_(*CASE_COLUMNS).in_(part))):
-            stored[tuple(name)] = number
-    ids: dict[Case, int] = {}
-    for case, formerly in wanted:
-        known = stored.get(names[case])
-        ids[case] = case_id(connection, case) if known is None or formerly else known
-    return ids
-
-
-def _stored_names(connection: Connection, case: Case) -> dict[str, _Name]:
-    """Return the stored rows of a case's present and former names, by variant."""
-    query = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
-        Cases.benchmark == case.benchmark,
-        Cases.point == _point_json(case),
-        Cases.version == case.version,
-        Cases.variant.in_((case.variant, *case.formerly)),
-    )
-    return {row.variant: _Name(row.id, row.lineage_id, row.former) for row in connection.execute(query)}
-
-
-def _is_complete(case: Case, names: Mapping[str, _Name]) -> bool:
-    """Return True if all names of a case are stored in one lineage."""
-    return {case.variant, *case.formerly} <= names.keys() and not _to_take_over(case, names)
-
-
-def _to_take_over(case: Case, names: Mapping[str, _Name]) -> list[_Name]:
-    """Return the former names of a case that are still the present name of another lineage (a case with its history).
-
-    If a third variant has already taken over a former name, the name stays with this variant.
-    """
-    own = names.get(case.variant)
-    stored = [names[variant] for variant in case.formerly if variant in names and variant != case.variant]
-    return [name for name in stored if not name.former and (own is None or name.lineage != own.lineage)]
-
-
-def _store_names(connection: Connection, case: Case, names: Mapping[str, _Name]) -> None:
-    """Store the missing names of a case and merge the lineages of its former names into the case's own lineage."""
-    predecessors = _to_take_over(case, names)
-    if case.variant in names:
-        lineage = names[case.variant].lineage
-    elif predecessors:
-        lineage = predecessors[0].lineage
-    else:
-        lineage = new_id(connection, Lineages, {"started_at": datetime.now(UTC)})
-    for name in predecessors:
-        connection.execute(update(Cases).where(Cases.id == name.id).values(former=True))
-        if name.lineage != lineage:
-            _merge_lineages(connection, name.lineage, lineage)
-    for variant in dict.fromkeys((case.variant, *case.formerly)):
-        if variant not in names:
-            row = {
-                "lineage_id": lineage,
-                "name": Case(case.benchmark, variant, case.point, case.version).id,
-                "benchmark": case.benchmark,
-                "variant": variant,
-                "point": _point_json(case),
-                "version": case.version,
-                "former": variant != case.variant,
-            }
-            connection.execute(insert(Cases), row)
-
-
-def _merge_lineages(connection: Connection, old: int, into: int) -> None:
-    """Move all names and pins of one lineage into another; if both pin the same series, the newer pin stays."""
-    pins = connection.execute(select(Pins).where(Pins.lineage_id.in_((old, into))).order_by(Pins.set_at)).mappings()
-    newest = {(pin["device_id"], pin["metric"], pin["cache"]): {**pin, "lineage_id": into} for pin in pins}
-    connection.execute(delete(Pins).where(Pins.lineage_id.in_((old, into))))
-    if newest:
-        connection.execute(insert(Pins), list(newest.values()))
-    connection.execute(update(Cases).where(Cases.lineage_id == old).values(lineage_id=into))
-    connection.execute(delete(Lineages).where(Lineages.id == old))
-
-
-def lineage_of(connection: Connection, case_id: str) -> int:
-    """Return the lineage of the newest version of a case; ``case_id`` is any of the case's names.
-
-    A lineage is the id that a case keeps when it is renamed. Raises ``NotMeasuredError`` if the name is unknown.
-    """
-    newest_version = select(Cases.lineage_id).where(Cases.name == case_id).order_by(Cases.version.desc()).limit(1)
-    lineage = connection.scalar(newest_version)
-    if lineage is None:
-        measured = select(Cases.name).where(exists().where(Measurements.case_id == Cases.id)).distinct()
-        near = get_close_matches(case_id, connection.scalars(measured), n=3)
-        raise NotMeasuredError(
-            f"{case_id} was never measured", cure=f"did you mean {' or '.join(near)}?" if near else "perfsvc runs"
-        )
-    return lineage
-
-
-def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
-    """Return the lineage (the id that survives renaming) of each case; a case without any stored name is absent."""
+def ids_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
+    """Return the id of each stored case, which may have its name no more, or not yet; an unknown case is absent."""
     wanted = list(cases)
-    query = select(*CASE_COLUMNS, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
-    stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
-    lineages: dict[Case, int] = {}
-    for case in wanted:
-        for variant in (case.variant, *case.formerly):
-            lineage = stored.get((case.benchmark, variant, _point_json(case), case.version))
-            if lineage is not None:
-                lineages[case] = lineage
-                break
-    return lineages
+    names = {case: [_name(case, variant) for variant in (case.variant, *case.formerly)] for case in wanted}
+    query = select(*CASE_COLUMNS, Cases.id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
+    stored = {tuple(name): number for *name, number in connection.execute(query)}
+    former = _formerly(connection, [name for of_case in names.values() if of_case[0] not in stored for name in of_case])
+    found = {
+        case: next((ids[name] for name in of_case for ids in (stored, former) if name in ids), None)
+        for case, of_case in names.items()
+    }
+    return {case: number for case, number in found.items() if number is not None}
 
 
-def namesakes_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, list[int]]:
-    """Return the ids of all present and former names of each stored case."""
-    lineages = lineages_of(connection, cases)
-    ids: dict[int, list[int]] = defaultdict(list)
-    query = select(Cases.lineage_id, Cases.id).where(among(Cases.lineage_id, set(lineages.values())))
-    for lineage, number in connection.execute(query):
-        ids[lineage].append(number)
-    return {case: ids[lineage] for case, lineage in lineages.items()}
+def case_named(connection: Connection, name: str) -> int:
+    """Return the id of the newest version of a case by its present or a former name (``benchmark/variant[point]``).
+
+    Raises ``NotMeasuredError`` if the name is unknown.
+    """
+    newest = Cases.version.desc(), Cases.id.desc()
+    number = connection.scalar(select(Cases.id).where(Cases.name == name).order_by(*newest).limit(1))
+    if number is None:
+        former = select(Cases.id).join(FormerNames, FormerNames.case_id == Cases.id).where(FormerNames.name == name)
+        last_holder = Cases.version.desc(), func.coalesce(FormerNames.until_run, 0).desc(), Cases.id
+        number = connection.scalar(former.order_by(*last_holder).limit(1))
+    if number is None:
+        measured = select(Cases.name).where(exists().where(Measurements.case_id == Cases.id)).distinct()
+        near = get_close_matches(name, connection.scalars(measured), n=3)
+        raise NotMeasuredError(
+            f"{name} was never measured", cure=f"did you mean {' or '.join(near)}?" if near else "perfsvc runs"
+        )
+    return number
+
+
+def _stored(connection: Connection, names: Iterable[_Name]) -> dict[_Name, int]:
+    """Return the id of each case that has one of some names now."""
+    query = select(*CASE_COLUMNS, Cases.id)
+    return _by_name(connection, query, CASE_COLUMNS, names)
+
+
+def _formerly(connection: Connection, names: Iterable[_Name]) -> dict[_Name, int]:
+    """Return the id of the case that had each of some former names last."""
+    own = (Cases.benchmark, FormerNames.variant, Cases.point, Cases.version)
+    query = select(*own, Cases.id).join(FormerNames, FormerNames.case_id == Cases.id)
+    last = func.coalesce(FormerNames.until_run, 0)
+    return _by_name(connection, query.order_by(last, Cases.id.desc()), own, names)
+
+
+def _by_name(connection: Connection, query: Any, columns: Sequence[Any], names: Iterable[_Name]) -> dict[_Name, int]:
+    """Return what a query of names and ids finds of some names; of several rows with a name, the last one."""
+    found: dict[_Name, int] = {}
+    remaining = iter(dict.fromkeys(names))
+    while part := list(islice(remaining, NAMES_AT_ONCE)):
+        for benchmark, variant, point, version, number in connection.execute(query.where(tuple_(*columns).in_(part))):
+            found[benchmark, variant, point, version] = number
+    return found
+
+
+def _are_known(connection: Connection, cases: Sequence[Case], stored: Mapping[_Name, int]) -> bool:
+    """Return whether all cases are stored, with all their former names."""
+    ids = {_name(case): stored.get(_name(case)) for case in cases}
+    if None in ids.values():
+        return False
+    query = select(FormerNames.case_id, FormerNames.variant).where(among(FormerNames.case_id, set(stored.values())))
+    former = {(number, variant) for number, variant in connection.execute(query)}
+    return former >= {(ids[_name(case)], variant) for case in cases for variant in _former_variants(case)}
+
+
+def _store(connection: Connection, case: Case, here: Collection[_Name]) -> int:
+    """Return the id of a case, after storing it or renaming it, and noting its former names.
+
+    ``here`` has the names of the cases of its run.
+    """
+    own, before = _name(case), [_name(case, variant) for variant in _former_variants(case)]
+    stored = _stored(connection, [own, *before])
+    number = stored.get(own)
+    if number is None:
+        old = next((name for name in before if name in stored), None)
+        if old:
+            number = stored.pop(old)
+            _rename(connection, number, old, own)
+        elif heir := _formerly(connection, [own]).get(own):
+            name_of_heir = connection.execute(select(*CASE_COLUMNS).where(Cases.id == heir)).one()
+            number = None if tuple(name_of_heir) in here else heir
+    if number is None:
+        columns = dict(zip(("benchmark", "variant", "point", "version"), own, strict=True))
+        number = new_id(connection, Cases, {"name": _id_of(own), **columns})
+    if not before:
+        return number
+    noted = set(connection.scalars(select(FormerNames.variant).where(FormerNames.case_id == number)))
+    for name in before:
+        if name[1] in noted:
+            continue
+        old_number = stored.get(name)
+        if old_number is None or name in here or _measured_together(connection, number, old_number):
+            _note_former_name(connection, number, name, is_claimed=True)
+        else:
+            _merge(connection, old_number, into=number)
+            _note_former_name(connection, number, name)
+    return number
+
+
+def _rename(connection: Connection, number: int, old: _Name, new: _Name) -> None:
+    """Give a case another variant."""
+    _note_former_name(connection, number, old)
+    connection.execute(delete(FormerNames).filter_by(case_id=number, variant=new[1]))  # it may have the name again
+    connection.execute(update(Cases).where(Cases.id == number).values(variant=new[1], name=_id_of(new)))
+
+
+def _note_former_name(connection: Connection, number: int, name: _Name, *, is_claimed: bool = False) -> None:
+    """Note a former name of a case, and the last run that knew the case by it; a name that is only claimed has none."""
+    last = None if is_claimed else connection.scalar(select(func.max(Measurements.run_id)).filter_by(case_id=number))
+    row = {"case_id": number, "variant": name[1], "name": _id_of(name), "until_run": last}
+    insert_new(connection, FormerNames, row)
+
+
+def former_variants(connection: Connection, cases: Collection[int] | None = None) -> dict[int, tuple[str, ...]]:
+    """Return the former variants of cases by id, the newest name first; of all cases, or of some."""
+    query = select(FormerNames.case_id, FormerNames.variant).order_by(func.coalesce(FormerNames.until_run, 0).desc())
+    former: dict[int, tuple[str, ...]] = {}
+    for case, variant in connection.execute(query if cases is None else query.where(among(FormerNames.case_id, cases))):
+        former[case] = (*former.get(case, ()), variant)
+    return former
+
+
+def _merge(connection: Connection, old: int, into: int) -> None:
+    """Let everything that refers to one case refer to another one, and remove the first.
+
+    Of two rows that would be the same row then, the second case's stays; of two pins the newer one.
+    """
+    own, newer = Pins.__table__.c, Pins.__table__.alias()
+    series = [newer.c[name] == own[name] for name in ("device_id", "metric", "cache")]
+    newer_pin = exists().where(newer.c.case_id == old, newer.c.set_at > own.set_at, *series)
+    connection.execute(delete(Pins).where(own.case_id == into, newer_pin))
+    for table in metadata().sorted_tables:
+        if table is Cases.__table__ or "case_id" not in table.c:
+            continue
+        keys = [key.columns for key in table.constraints if isinstance(key, (PrimaryKeyConstraint, UniqueConstraint))]
+        for key in (key for key in keys if "case_id" in key):
+            same = table.alias()
+            others = [same.c[column.name] == column for column in key if column.name != "case_id"]
+            is_there = exists().where(same.c.case_id == into, *others)
+            connection.execute(delete(table).where(table.c.case_id == old, is_there))
+        connection.execute(update(table).where(table.c.case_id == old).values(case_id=into))
+    connection.execute(delete(Cases).where(Cases.id == old))
+
+
+def _measured_together(connection: Connection, first: int, second: int) -> bool:
+    """Return whether a run measured two cases: they are two variants then, whatever they are called."""
+    runs = [select(Measurements.run_id).where(Measurements.case_id == case) for case in (first, second)]
+    return connection.scalar(select(exists().where(Runs.id.in_(runs[0]), Runs.id.in_(runs[1])))) or False
 
 
 def device_id(connection: Connection, uuid: str) -> int:
@@ -222,9 +254,18 @@ def device_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def _point_json(case: Case) -> str:
-    """Return a case's point as ``cases.point`` holds it."""
-    return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
+def _name(case: Case, variant: str | None = None) -> _Name:
+    """Return the name of a case as ``cases`` holds it, perhaps with another variant."""
+    point = json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
+    return case.benchmark, variant or case.variant, point, case.version
+
+
+def _former_variants(case: Case) -> list[str]:
+    return [variant for variant in dict.fromkeys(case.formerly) if variant != case.variant]
+
+
+def _id_of(name: _Name) -> str:
+    return case_of(*name).id
 
 
 @lru_cache(maxsize=1 << 15)
@@ -266,76 +307,6 @@ def series_of(row: Any) -> Series:
     )
 
 
-def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Select[Any]:
-    """Return a query of some columns of a table, with the columns that ``present_cases`` needs."""
-    return (
-        select(
-            *columns,
-            table.case_id,
-            table.cache,
-            Cases.lineage_id,
-            *CASE_COLUMNS,
-            _PRESENT.c.variant.label("present_variant"),
-            Devices.uuid,
-            Devices.model,
-        )
-        .join(Cases, Cases.id == table.case_id)
-        .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
-        .join(Devices, Devices.id == table.device_id)
-        .order_by(table.case_id, table.device_id, table.cache)
-    )
-
-
-def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
-    """Return the cases in rows of one run by id, under their present names.
-
-    ``of_cases`` selects the rows.
-
-    A lineage is a case with its former names. If a run measured two names of one lineage, a new variant uses the former
-    name. Each case then keeps its name of that run.
-    """
-    return _under_present_names({row[0]: row for row in map(_NAMED, rows)})
-
-
-def present_cases_of(connection: Connection, ids: Collection[int]) -> dict[int, Case]:
-    """Return what ``present_cases`` returns of a run that measured cases with these ids."""
-    query = (
-        select(Cases.id, Cases.lineage_id, *CASE_COLUMNS, _PRESENT.c.variant)
-        .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
-        .where(among(Cases.id, ids))
-    )
-    with connection.execute(query) as result:
-        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
-        return _under_present_names({row[0]: row for row in result.cursor.fetchall()})
-
-
-def _under_present_names(of_cases: Mapping[int, tuple[Any, ...]]) -> dict[int, Case]:
-    """Return the cases of a run, from what ``_NAMED`` names of each, by id."""
-    names = Counter(lineage for _, lineage, *_ in of_cases.values())
-    return {
-        number: case_of(benchmark, variant if names[lineage] > 1 else present or variant, point, version)
-        for number, lineage, benchmark, variant, point, version, present in of_cases.values()
-    }
-
-
-def own_name(run: Any) -> ColumnElement[int]:
-    """Return an SQL expression for a row with a case and a run: the case's id if its name was reused, else 0.
-
-    If a run measured a former name and also another name of its lineage, the former name was given to a new variant (as
-    in ``present_cases``). The new variant does not share the levels and the history of the renamed case. A query that
-    groups by lineage must therefore also group by this expression.
-    """
-    shared = exists().where(
-        _OTHER_NAME.c.lineage_id == Cases.lineage_id,
-        _OTHER_NAME.c.id != Cases.id,
-        _ALSO_MEASURED.c.case_id == _OTHER_NAME.c.id,
-        _ALSO_MEASURED.c.run_id == run,
-    )
-    zero: ColumnElement[int] = literal_column("0")  # no parameter: PostgreSQL could not group by the expression
-    former = and_(Cases.former, shared.correlate_except(_ALSO_MEASURED, _OTHER_NAME))
-    return sql_case((former, Cases.id), else_=zero).label("own_name")
-
-
 def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
     """Return an SQL condition that is true if a run, or a case in a run, is not excluded from judging.
 
@@ -373,63 +344,39 @@ def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int,
     return reasons.get((run, None)) or reasons.get((run, case), "")
 
 
-class PresentNames:
-    """Makes series from database ids; it holds the present names of lineages, and all devices.
+class Names:
+    """Makes series from database ids; it holds the names of cases, and all devices.
 
     Args:
         connection: a transaction.
-        ids: the ids of all names of the lineages that are needed; None for all lineages.
+        ids: the ids of the cases that are needed; None for all cases.
     """
 
     def __init__(self, connection: Connection, ids: Collection[int] | None = None) -> None:
-        query = select(Cases.id, Cases.lineage_id, *CASE_COLUMNS).order_by(Cases.former.desc(), Cases.id)
+        query = select(Cases.id, *CASE_COLUMNS)
         if ids is not None:
             query = query.where(among(Cases.id, ids))
-        self._cases: dict[int, Case] = {}
-        self._present: dict[int, Case] = {}
-        for number, lineage, *name in connection.execute(query).all():
-            # Present names come last, and replace former names.
-            self._cases[number] = self._present[lineage] = case_of(*name)
+        self._cases = {number: case_of(*name) for number, *name in connection.execute(query)}
         devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
         self._devices = {number: (uuid, model) for number, uuid, model in devices}
 
-    def series(self, lineage: int, own: int, device: int, metric: str, cache: CacheState) -> Series | None:
-        """Return a series by the ids of its lineage, its ``own_name`` and its device; None if it has no device."""
+    def series(self, case: int, device: int, metric: str, cache: CacheState) -> Series | None:
+        """Return a series by the ids of its case and its device; None if it has no device."""
         if device not in self._devices:
             return report_damaged(f"the device {device} of a row")
-        case = self._cases[own] if own else self._present[lineage]
-        return Series(case, *self._devices[device], metric, cache)
+        return Series(self._cases[case], *self._devices[device], metric, cache)
 
 
-def with_case(table: type[Base]) -> Select[Any]:
-    """Return a query of a table's rows with the columns that ``series_of`` needs.
+def with_case(table: type[Base], *columns: Any) -> Select[Any]:
+    """Return a query of a table's rows, or of some columns, with the columns that ``series_of`` needs.
 
-    Each row of the table must have a case and a device. Cases have the names under which they were measured.
+    Each row of the table must have a case and a device.
     """
     rows: Any = table
     return (
-        select(rows, *CASE_COLUMNS, Devices.uuid, Devices.model)
+        select(*(columns or (rows,)), *CASE_COLUMNS, Devices.uuid, Devices.model)
         .join(Cases, Cases.id == rows.case_id)
         .join(Devices, Devices.id == rows.device_id)
-    )
-
-
-def with_series(table: type[Base], run: Any) -> Select[Any]:
-    """Return a query of a table's rows with the columns that ``series_of`` needs, under the present names of cases.
-
-    Args:
-        table: a table whose rows have a case and a device.
-        run: the column with the number of the run that decides whether a former name belongs to a new variant.
-    """
-    rows: Any = table
-    own = own_name(run)
-    named = or_(and_(own == 0, _PRESENT.c.former.is_(False)), _PRESENT.c.id == own)
-    names = (_PRESENT.c.benchmark, _PRESENT.c.variant, _PRESENT.c.point, _PRESENT.c.version)
-    return (
-        select(rows, *names, Devices.uuid, Devices.model)
-        .join(Cases, Cases.id == rows.case_id)
-        .join(Devices, Devices.id == rows.device_id)
-        .join(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, named))
     )
 
 
@@ -437,60 +384,33 @@ def with_series(table: type[Base], run: Any) -> Select[Any]:
 
 
 class SeriesKey(NamedTuple):
-    """A series in the database.
+    """A series in the database: the ids of its case and device, its metric and its cache state."""
 
-    Attributes:
-        lineage: the lineage of its case.
-        own_name: the id of its case if the case is a new variant with the former name of another case, else 0.
-        device: the id of its device.
-    """
-
-    lineage: int
-    own_name: int
+    case: int
     device: int
     metric: str
     cache: CacheState
 
     @property
     def case_ids(self) -> CaseIds:
-        """Return the ids of lineage and device, and the cache state."""
-        return self.lineage, self.device, self.cache
+        """Return the ids of case and device, and the cache state."""
+        return self.case, self.device, self.cache
 
 
-def lineage_keys(
+def series_keys(
     connection: Connection, series: Iterable[Series], devices: Mapping[str, int] | None = None
 ) -> dict[Series, SeriesKey]:
-    """Return the key of each series, with ``own_name`` 0. A series whose case or device is not stored is absent.
+    """Return the key of each series; a series whose case or device is not stored is absent.
 
     ``devices`` holds the ids of all devices by UUID, if the caller has read them.
     """
     wanted = list(series)
     cases = {(series.case, series.case.formerly): series.case for series in wanted}  # a case has several series
-    lineages = lineages_of(connection, cases.values())
+    ids = ids_of(connection, cases.values())
     if devices is None:
         devices = {row.uuid: row.id for row in connection.execute(select(Devices.uuid, Devices.id))}
     return {
-        series: SeriesKey(lineages[series.case], 0, devices[series.device], series.metric, series.cache)
+        series: SeriesKey(ids[series.case], devices[series.device], series.metric, series.cache)
         for series in wanted
-        if series.case in lineages and series.device in devices
+        if series.case in ids and series.device in devices
     }
-
-
-def series_keys(
-    connection: Connection, series: Iterable[Series], run: int, devices: Mapping[str, int] | None = None
-) -> dict[Series, SeriesKey]:
-    """Return the key of each series, with its ``own_name`` in a run; absent if its case or device is not stored.
-
-    ``devices`` holds the ids of all devices by UUID, if the caller has read them.
-    """
-    query = (
-        select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, own_name(Measurements.run_id))
-        .join(Measurements, Measurements.case_id == Cases.id)
-        .where(Measurements.run_id == run, Cases.former)
-        .distinct()
-    )
-    own_names = {
-        case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in connection.execute(query)
-    }
-    keys = lineage_keys(connection, series, devices)
-    return {series: key._replace(own_name=own_names.get(series.case, 0)) for series, key in keys.items()}

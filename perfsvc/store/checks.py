@@ -20,7 +20,7 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, lineages_of
+from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, ids_of
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among, insert_new, new_id
 from perfsvc.store.schema.tables import Cases
@@ -29,7 +29,7 @@ from perfsvc.store.schema.tables import Cases
 class _KernelKey(NamedTuple):
     """What identifies a kernel in every check."""
 
-    lineage: int
+    case: int
     architecture: str
     kernel: str
 
@@ -169,36 +169,36 @@ def _baselines(
     connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
 ) -> list[StaticBaseline]:
     """Return the baselines of kernels, and of earlier kernels that seem renamed or removed."""
-    lineages = lineages_of(connection, [kernel.case for kernel in kernels])
-    cases = {lineage: case for case, lineage in lineages.items()}
+    ids = ids_of(connection, [kernel.case for kernel in kernels])
+    cases = {number: case for case, number in ids.items()}
     expected = _newest_check(connection, scope)
-    levels = _levels(connection, {*cases, *(key.lineage for key in expected)})
+    levels = _levels(connection, {*cases, *(key.case for key in expected)})
     newest: dict[_KernelKey, Any] = {}
     for row in levels:  # oldest first; a level with ``toolkit`` is only replaced by a newer level with ``toolkit``
         older = newest.get(_key(row))
         if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
             newest[_key(row)] = row
     asked = {
-        _KernelKey(lineages[kernel.case], kernel.architecture, kernel.kernel)
+        _KernelKey(ids[kernel.case], kernel.architecture, kernel.kernel)
         for kernel in kernels
-        if kernel.case in lineages and kernel.kernel
+        if kernel.case in ids and kernel.kernel
     }
-    without_level = {(key.lineage, key.architecture) for key in asked - newest.keys()}
-    gone = _reported_gone(connection, {lineage for lineage, _ in without_level})
+    without_level = {(key.case, key.architecture) for key in asked - newest.keys()}
+    gone = _reported_gone(connection, {case for case, _ in without_level})
     registers = _registers(levels)
     return [
         StaticBaseline(
-            _checked_kernel(row, cases.get(key.lineage), registers[key, row.check_id]), row.toolkit, row.check_id
+            _checked_kernel(row, cases.get(key.case), registers[key, row.check_id]), row.toolkit, row.check_id
         )
         for key, row in newest.items()
         if key in expected
         or key in asked
-        or ((key.lineage, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
+        or ((key.case, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
     ]
 
 
 def _key(row: Any) -> _KernelKey:
-    return _KernelKey(row.lineage_id, row.architecture, row.kernel)
+    return _KernelKey(row.case_id, row.architecture, row.kernel)
 
 
 def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
@@ -224,8 +224,8 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
     return registers
 
 
-def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
-    """Return the newest check that reported each kernel of some lineages as gone or renamed.
+def _reported_gone(connection: Connection, cases: Iterable[int]) -> dict[_KernelKey, int]:
+    """Return the newest check that reported each kernel of some cases as gone or renamed.
 
     A report does not count if the same check found a new kernel of the case that is not accepted yet: this may be the
     reported kernel under a new name.
@@ -234,49 +234,45 @@ def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_Ker
     is_waiting = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
     query = (
         select(
-            Cases.lineage_id,
+            CheckedKernels.case_id,
             CheckedKernels.architecture,
             CheckedKernels.kernel,
             CheckedKernels.check_id,
             CheckedKernels.verdict,
         )
-        .join(Cases, Cases.id == CheckedKernels.case_id)
         .join(Checks, Checks.id == CheckedKernels.check_id)
-        .where(among(Cases.lineage_id, set(lineages)), Checks.git_dirty.is_(False), ~CheckedKernels.level)
+        .where(among(CheckedKernels.case_id, set(cases)), Checks.git_dirty.is_(False), ~CheckedKernels.level)
         .where(is_gone | is_waiting)
         .order_by(CheckedKernels.check_id)
     )
     rows = connection.execute(query).all()
-    waiting = {(row.lineage_id, row.architecture, row.check_id) for row in rows if row.verdict is Verdict.INCONCLUSIVE}
-    return {_key(row): row.check_id for row in rows if (row.lineage_id, row.architecture, row.check_id) not in waiting}
+    waiting = {(row.case_id, row.architecture, row.check_id) for row in rows if row.verdict is Verdict.INCONCLUSIVE}
+    return {_key(row): row.check_id for row in rows if (row.case_id, row.architecture, row.check_id) not in waiting}
 
 
 def _newest_check(connection: Connection, scope: str) -> set[_KernelKey]:
     """Return the kernels with facts in the newest check of committed code in a scope (suite and selection)."""
     newest = select(func.max(Checks.id)).where(Checks.scope == scope, Checks.git_dirty.is_(False)).scalar_subquery()
-    query = (
-        select(Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel)
-        .join(Cases, Cases.id == CheckedKernels.case_id)
-        .where(CheckedKernels.check_id == newest, CheckedKernels.facts_id.is_not(None))
+    query = select(CheckedKernels.case_id, CheckedKernels.architecture, CheckedKernels.kernel).where(
+        CheckedKernels.check_id == newest, CheckedKernels.facts_id.is_not(None)
     )
     return {_key(row) for row in connection.execute(query)}
 
 
-def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
-    """Return the kernels of some lineages that are or were baselines, with their facts, oldest first."""
+def _levels(connection: Connection, cases: Iterable[int]) -> Sequence[Any]:
+    """Return the kernels of some cases that are or were baselines, with their facts, oldest first."""
     query = (
         select(
             *CheckedKernels.__table__.columns,
             *(column for column in KernelFacts.__table__.columns if column.name not in {"id", "digest"}),
             Checks.toolkit,
             Checks.accepted,
-            Cases.lineage_id,
             *CASE_COLUMNS,
         )
         .join(Checks, Checks.id == CheckedKernels.check_id)
         .join(KernelFacts, KernelFacts.id == CheckedKernels.facts_id)
         .join(Cases, Cases.id == CheckedKernels.case_id)
-        .where(CheckedKernels.level, among(Cases.lineage_id, set(lineages)))
+        .where(CheckedKernels.level, among(Cases.id, set(cases)))
         .order_by(CheckedKernels.check_id)
     )
     return connection.execute(query).all()

@@ -22,7 +22,7 @@ from perfsvc.model import (
     Status,
     plausible,
 )
-from perfsvc.store.cases import device_ids, judged, namesakes_of
+from perfsvc.store.cases import device_ids, ids_of, judged
 from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import report_damaged
@@ -41,7 +41,7 @@ from perfsvc.store.schema.tables import (
 )
 
 CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]]
-"""The time of each case in seconds, by GPU and run: of a lineage of cases, in a cache state, with a binary."""
+"""The time of each case in seconds, by GPU and run: of a case, in a cache state, with a binary."""
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
@@ -124,7 +124,7 @@ class DeviceStore:
             .scalar_subquery()
         )
         with self._database.reading() as connection:
-            ids = {number for names in namesakes_of(connection, cases).values() for number in names}
+            ids = ids_of(connection, cases).values()
             row = connection.execute(
                 select(Measurements.run_id, *ENVIRONMENT)
                 .select_from(Cases)
@@ -355,34 +355,28 @@ class DeviceStore:
             lambda: defaultdict(list)
         )
         with self._database.reading() as connection:
-            lineages = connection.scalars(
-                select(Cases.lineage_id)
-                .join(Measurements, Measurements.case_id == Cases.id)
-                .where(Measurements.run_id == newest)
-                .distinct()
-                .order_by(Cases.lineage_id)
-            ).all()
-            step = max(len(lineages) / most, 1.0)
-            chosen = {lineages[int(place * step)] for place in range(min(len(lineages), most))}
+            measured = select(Measurements.case_id).where(Measurements.run_id == newest).distinct()
+            cases = connection.scalars(measured.order_by(Measurements.case_id)).all()
+            step = max(len(cases) / most, 1.0)
+            chosen = {cases[int(place * step)] for place in range(min(len(cases), most))}
             query = (
                 select(
                     Devices.uuid,
                     Measurements.run_id,
-                    Cases.lineage_id,
+                    Measurements.case_id,
                     Measurements.cache,
                     Measurements.binary_id,
                     Measurements.median_s,
                 )
-                .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(among(Cases.lineage_id, chosen), Devices.uuid.in_(runs))
+                .where(among(Measurements.case_id, chosen), Devices.uuid.in_(runs))
                 .where(among(Measurements.run_id, {run for of_device in runs.values() for run in of_device}))
                 .where(Measurements.status == Status.OK, Measurements.median_s > 0)
                 .where(judged(Measurements.run_id, Measurements.case_id))
             )
-            for uuid, run, lineage, cache, binary, median_s in connection.execute(query):
+            for uuid, run, case, cache, binary, median_s in connection.execute(query):
                 if run in runs[uuid] and binary is not None and median_s is not None:
-                    times[uuid, run][lineage, cache, binary].append(median_s)
+                    times[uuid, run][case, cache, binary].append(median_s)
         return {at: {key: geometric_mean(values) for key, values in of_run.items()} for at, of_run in times.items()}
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, insert, or_, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunState
-from perfsvc.store.cases import of_cases, present_cases
+from perfsvc.store.cases import CASE_COLUMNS, case_of
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE, lock
@@ -152,9 +152,9 @@ def _state(connection: Connection, run: int) -> RunState:
 
 def _measured(connection: Connection, run: int) -> dict[Case, int]:
     """Return the cases that a run measured, under their present names, each with its id."""
-    rows = connection.execute(of_cases(Measurements).where(Measurements.run_id == run)).all()
-    cases = present_cases(rows)
-    return {case: number for number, case in cases.items()}
+    measured = exists().where(Measurements.case_id == Cases.id, Measurements.run_id == run)
+    query = select(Cases.id, *CASE_COLUMNS).where(measured).order_by(Cases.id)
+    return {case_of(*name): number for number, *name in connection.execute(query)}
 
 
 def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
@@ -181,10 +181,9 @@ def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] |
 
 def _refuse_if_pinned(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
     """Raise ``UsageError`` if a pin makes a run the baseline of one of the cases."""
-    query = select(Cases.name).join(Pins, Pins.lineage_id == Cases.lineage_id).where(Pins.run_id == run)
-    query = query.where(Cases.former.is_(False)).order_by(Cases.id)
+    query = select(Cases.name).join(Pins, Pins.case_id == Cases.id).where(Pins.run_id == run).order_by(Cases.id)
     if cases is not None:
-        query = query.where(Cases.lineage_id.in_(select(Cases.lineage_id).where(among(Cases.id, cases))))
+        query = query.where(among(Cases.id, cases))
     pinned = list(dict.fromkeys(connection.scalars(query)))
     if pinned:
         more = f" and {len(pinned) - 1} more" if len(pinned) > 1 else ""

@@ -122,10 +122,9 @@ class ExpectationStore:
 
     def cases_of(self, run: int) -> CasesInRun:
         """Return which cases a run measured, skipped or had no budget for, by their present ids."""
-        present = select(Cases.lineage_id, Cases.name).where(Cases.former.is_(False)).subquery()
         measured = (
             select(
-                present.c.name,
+                Cases.name,
                 Cases.benchmark,
                 Devices.uuid,
                 Measurements.status,
@@ -133,14 +132,12 @@ class ExpectationStore:
                 Measurements.relative_to,
             )
             .join(Cases, Cases.id == Measurements.case_id)
-            .join(present, present.c.lineage_id == Cases.lineage_id)
             .join(Devices, Devices.id == Measurements.device_id)
             .where(Measurements.run_id == run)
-            .group_by(present.c.name, Cases.benchmark, Devices.uuid, Measurements.status, Measurements.relative_to)
+            .group_by(Cases.name, Cases.benchmark, Devices.uuid, Measurements.status, Measurements.relative_to)
         )
         over_budget = (
-            select(present.c.name)
-            .join(Cases, Cases.lineage_id == present.c.lineage_id)
+            select(Cases.name)
             .join(OverBudgetCases, OverBudgetCases.case_id == Cases.id)
             .where(OverBudgetCases.run_id == run)
         )

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, 
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
-from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.cases import Names, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
@@ -38,7 +38,7 @@ def histories(
     runs: Collection[int],
     *where: ColumnElement[bool],
     errors: bool = False,
-    names: PresentNames | None = None,
+    names: Names | None = None,
 ) -> dict[Series, SeriesHistory]:
     """Return the history over some runs of every series whose metric is judged.
 
@@ -52,7 +52,7 @@ def histories(
         names: makes the series; None to read all names.
     """
     measured = (among(Measurements.run_id, runs), *where)
-    rows = _Rows.of(connection, _read_rows(connection, _rows_of(*measured, errors=errors)), errors=errors)
+    rows = _Rows.of(_read_rows(connection, _rows_of(*measured, errors=errors)), errors=errors)
     query = _named_metrics().join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
     return _split_by_series(connection, measured, rows, [_read_named(connection, query)], names)
 
@@ -67,8 +67,7 @@ def all_histories(
     """
     parts = columns_by_run(database, sorted(runs), _reading(database))
     if newest is not None:
-        with database.reading() as connection:
-            parts = newest_rows(parts, newest, _lineages_reader(connection))
+        parts = newest_rows(parts, newest)
     if not parts:
         return {}
     columns: Columns = joined([part[:_WIDTH] for part in parts])
@@ -76,7 +75,7 @@ def all_histories(
         columns = of_stored_cases(connection, columns, 2)
         if judged:
             columns = _of_judged(connection, columns)
-        rows = _Rows.of(connection, columns, errors=errors)
+        rows = _Rows.of(columns, errors=errors)
         named = [part[_WIDTH:] for part in parts]
         return _split_by_series(connection, (among(Measurements.run_id, np.unique(rows.runs).tolist()),), rows, named)
 
@@ -140,12 +139,12 @@ def _split_by_series(
     measured: Collection[ColumnElement[bool]],
     rows: "_Rows",
     named: Sequence[Columns],
-    names: PresentNames | None = None,
+    names: Names | None = None,
 ) -> dict[Series, SeriesHistory]:
     """Return the history of each series from the measurements and the named metrics of some runs."""
     if not rows.ids.size:
         return {}
-    names = names or PresentNames(connection)
+    names = names or Names(connection)
     bad = _bad_replicas(connection, rows, measured)
     excluded = _excluded(connection, rows)
     found: dict[tuple[int, str], SeriesHistory] = {}
@@ -154,8 +153,8 @@ def _split_by_series(
             found[group, metric] = history
     result: dict[Series, SeriesHistory] = {}
     for (group, metric), history in sorted(found.items(), key=lambda item: rows.order[item[0][0]]):
-        lineage, own, device, state = (int(column[rows.first_of_group[group]]) for column in rows.identity)
-        if series := names.series(lineage, own, device, metric, _STATES[state]):
+        case, device, state = (int(column[rows.first_of_group[group]]) for column in rows.identity)
+        if series := names.series(case, device, metric, _STATES[state]):
             result[series] = history
     return result
 
@@ -165,13 +164,12 @@ def measured(connection: Connection, run: int) -> set[Series]:
     of_run = Measurements.run_id == run
     is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
     identity = (Measurements.case_id, Measurements.device_id, Measurements.cache)
-    names_of_case = (Cases.lineage_id, Cases.former)
     cells = connection.execute(
-        select(*identity, *names_of_case, func.min(is_ok), func.count(Measurements.median_s))
+        select(*identity, func.min(is_ok), func.count(Measurements.median_s))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Devices, Devices.id == Measurements.device_id)  # leaves a row with a damaged device out
         .where(of_run)
-        .group_by(*identity, *names_of_case)
+        .group_by(*identity)
         .order_by(*identity)
     ).all()
     named = (
@@ -183,16 +181,12 @@ def measured(connection: Connection, run: int) -> set[Series]:
     metrics: dict[tuple[int, int, CacheState], list[str]] = defaultdict(list)
     for case, device, cache, metric in connection.execute(named).all():
         metrics[case, device, cache].append(metric)
-    names_of_lineage: dict[int, set[int]] = defaultdict(set)
-    for case, _, _, lineage, *_ in cells:
-        names_of_lineage[lineage].add(case)
-    names = PresentNames(connection)
+    names = Names(connection)
     found: set[Series] = set()
-    for case, device, cache, lineage, former, all_ok, times in cells:
-        own = case if former and len(names_of_lineage[lineage]) > 1 else 0
+    for case, device, cache, all_ok, times in cells:
         of_cell = [TIME] if times or not all_ok else []
         of_cell += metrics[case, device, cache] if all_ok else []
-        series = (names.series(lineage, own, device, metric, cache) for metric in of_cell)
+        series = (names.series(case, device, metric, cache) for metric in of_cell)
         found |= {each for each in series if each is not None}
     return found
 
@@ -207,7 +201,7 @@ class _Rows:
     A group is what one series measured in all runs; a cell is what it measured in one run.
 
     Attributes:
-        identity: lineage, own name (as ``store.cases.own_name``), device and cache state of each row.
+        identity: case, device and cache state of each row.
         group: the group of each row, from 0.
         cell: the cell of each row, from 0.
         first_of_group: the first row of each group.
@@ -225,7 +219,7 @@ class _Rows:
     lows: Floats
     highs: Floats
     errors: Floats
-    identity: tuple[Ints, Ints, Ints, Ints]
+    identity: tuple[Ints, Ints, Ints]
     group: Ints
     cell: Ints
     first_of_group: Ints
@@ -234,30 +228,28 @@ class _Rows:
     ok: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, connection: Connection, columns: Columns, *, errors: bool) -> "_Rows":
+    def of(cls, columns: Columns, *, errors: bool) -> "_Rows":
         """Sort and group the columns of measurements as ``_read_rows`` returns them."""
         ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, *max_errors = columns
-        lineages, own = read_lineages(connection, runs, cases)
-        in_order = np.lexsort((replicas, cases, runs, states, devices, own, lineages))
-        identity = tuple(column[in_order] for column in (lineages, own, devices, states))
+        in_order = np.lexsort((replicas, runs, states, devices, cases))
+        identity = cases[in_order], devices[in_order], states[in_order]
         new_group = changes(*identity)
         new_cell = new_group | changes(runs[in_order])
         first_of_group, first_of_cell = np.flatnonzero(new_group), np.flatnonzero(new_cell)
-        cases = cases[in_order]
-        first_cases, first_devices = cases[first_of_group], devices[in_order][first_of_group]
-        by_run = np.lexsort((identity[3][first_of_group], first_devices, first_cases, runs[in_order][first_of_group]))
+        first_cases, first_devices, first_states = (column[first_of_group] for column in identity)
+        by_run = np.lexsort((first_states, first_devices, first_cases, runs[in_order][first_of_group]))
         order = np.empty_like(by_run)
         order[by_run] = np.arange(by_run.size)
         return cls(
             ids=ids[in_order],
             runs=runs[in_order],
-            cases=cases,
+            cases=identity[0],
             environments=environments[in_order],
             medians=medians[in_order],
             lows=lows[in_order],
             highs=highs[in_order],
             errors=max_errors[0][in_order] if errors else np.empty(0),
-            identity=(identity[0], identity[1], identity[2], identity[3]),
+            identity=identity,
             group=np.cumsum(new_group) - 1,
             cell=np.cumsum(new_cell) - 1,
             first_of_group=first_of_group,
@@ -317,35 +309,6 @@ def _read_named(connection: Connection, query: Select[Any]) -> Columns:
         values,
         np.frombuffer(json.dumps(list(code_of)).encode(), np.uint8),
     )
-
-
-def read_lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
-    """Return the lineage and the own name of each row: the case if a new variant uses its former name, else 0."""
-    return _lineages_reader(connection)(runs, cases)
-
-
-def _lineages_reader(connection: Connection) -> Callable[[Ints, Ints], tuple[Ints, Ints]]:
-    """Return a function that returns what ``read_lineages`` does; a deleted case has the lineage 0."""
-    known = connection.execute(select(Cases.id, Cases.lineage_id, Cases.former)).all()
-    size = max((row.id for row in known), default=0) + 1
-    lineage_of, is_former = np.zeros(size, np.int64), np.zeros(size, np.bool_)
-    for number, lineage, former in known:
-        lineage_of[number], is_former[number] = lineage, former
-
-    def read(runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
-        stored = np.where(cases < size, cases, 0)
-        lineages, own = lineage_of[stored], np.zeros_like(cases)
-        former_rows = is_former[stored]
-        if former_rows.any():
-            measured = np.unique(np.stack([runs, lineages, cases], axis=1), axis=0)
-            names, counts = np.unique(measured[:, :2], axis=0, return_counts=True)
-            shared = set(map(tuple, names[counts > 1].tolist()))
-            for row in np.flatnonzero(former_rows).tolist():
-                if (int(runs[row]), int(lineages[row])) in shared:
-                    own[row] = cases[row]
-        return lineages, own
-
-    return read
 
 
 def of_stored_cases(connection: Connection, columns: Columns, cases_at: int) -> Columns:
@@ -413,7 +376,7 @@ def _metrics(rows: _Rows, named: Sequence[Columns]) -> Iterator[tuple[str, Ints,
     in_order = np.lexsort((at, code))
     at, code, values = at[in_order], code[in_order], values[in_order]
     edges = np.searchsorted(code, np.arange(len(names) + 1))
-    for metric, (begin, end) in zip(names, pairwise(edges.tolist()), strict=True):
+    for metric, (begin, end) in sorted(zip(names, pairwise(edges.tolist()), strict=True)):
         yield metric, at[begin:end], values[begin:end]
     if rows.errors.size:
         yield MAX_ERROR, *_known(np.arange(rows.ids.size), np.where(ok, rows.errors, np.nan))

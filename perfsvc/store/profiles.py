@@ -25,11 +25,11 @@ from perfsvc.model import (
     digest,
 )
 from perfsvc.store.binaries import put_artifact
-from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case, with_series
+from perfsvc.store.cases import case_id, case_named, case_of, device_id, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, damaged, new_id
-from perfsvc.store.schema.tables import Artifacts, Cases, Devices
+from perfsvc.store.schema.tables import Artifacts, Devices
 
 REPORT = "report"
 """The kind of artifact under which a profiler's report is stored."""
@@ -104,18 +104,18 @@ class ProfileStore:
             new_id(connection, Explanations, row)
 
     def explanations(self, run: int) -> list[CaseExplanation]:
-        """Return the explanations of a run's slower cases under their present names, oldest first."""
-        of_run = with_series(Explanations, Explanations.run_id).where(Explanations.run_id == run)
+        """Return the explanations of a run's slower cases, oldest first."""
+        of_run = with_case(Explanations).where(Explanations.run_id == run)
         with self._database.reading() as connection:
             return _explanations(connection, of_run)
 
     def explanations_of(self, case: str) -> list[CaseExplanation]:
-        """Return the explanations of a case under all its names, which they keep, oldest run first.
+        """Return the explanations of a case, by its present or a former name, oldest run first.
 
         Raises ``NotMeasuredError`` if the case is unknown.
         """
         with self._database.reading() as connection:
-            of_case = with_case(Explanations).where(Cases.lineage_id == lineage_of(connection, case))
+            of_case = with_case(Explanations).where(Explanations.case_id == case_named(connection, case))
             return _explanations(connection, of_case)
 
 

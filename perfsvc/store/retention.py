@@ -23,9 +23,9 @@ from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
     BinaryFiles,
-    Cases,
     Devices,
     Environments,
+    FormerNames,
     Measurements,
     PythonCodes,
     Runs,
@@ -71,15 +71,15 @@ class Needed:
 
     Attributes:
         runs: everything that these runs measured.
-        levels: pairs of a run and a lineage (a case with all its names): what the run measured of the lineage.
+        levels: pairs of a run and a case: what the run measured of the case.
     """
 
     runs: frozenset[int] = frozenset()
     levels: frozenset[tuple[int, int]] = frozenset()
 
-    def contains(self, run: int, lineage: int) -> bool:
-        """Return True if what a run measured of a lineage is needed."""
-        return run in self.runs or (run, lineage) in self.levels
+    def contains(self, run: int, case: int) -> bool:
+        """Return True if what a run measured of a case is needed."""
+        return run in self.runs or (run, case) in self.levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +142,14 @@ class Retention:
         """
         has_samples = exists().where(Measurements.run_id == Runs.id, Measurements.samples.is_not(None))
         old = select(Runs.id).where(Runs.started_at < before, has_samples)
-        candidates = (
-            select(Measurements.run_id, Cases.lineage_id)
-            .join(Cases, Cases.id == Measurements.case_id)
-            .where(Measurements.run_id.in_(old), Measurements.samples.is_not(None))
+        candidates = select(Measurements.run_id, Measurements.case_id).where(
+            Measurements.run_id.in_(old), Measurements.samples.is_not(None)
         )
         with self._database.reading() as connection:
             decided = _what_decides(connection)
             still_needed = needed(connection, keep, candidates)
             pairs = connection.execute(candidates.distinct().execution_options(yield_per=ROWS_AT_ONCE))
-            runs = {run for run, lineage in pairs if not still_needed.contains(run, lineage)}
+            runs = {run for run, case in pairs if not still_needed.contains(run, case)}
         removed, after, remaining = Removed(), 0, sorted(runs, reverse=True)
         while remaining:
             with self._database.reading() if dry_run else self._database.writing() as connection:
@@ -160,7 +158,7 @@ class Retention:
                     still_needed, decided = needed(connection, keep, candidates), state
                 run = remaining[-1]
                 cases = _sizes_of_samples(connection, run, after)
-                unneeded = {case: size for case, lineage, size in cases if not still_needed.contains(run, lineage)}
+                unneeded = {case: size for case, size in cases if not still_needed.contains(run, case)}
                 if not dry_run:
                     _remove_samples(connection, run, unneeded)
             removed = sum(unneeded.values(), removed)
@@ -242,13 +240,13 @@ def needed(connection: Connection, keep: Collection[int], candidates: Select[int
       each case that was over budget in this last run, the last run that measured the case;
     - runs that have not ended, and the run of each host's last night, which may be resumed.
 
-    ``candidates`` is a query of the runs and lineages (``run_id``, ``lineage_id``) of what may be removed. The result
+    ``candidates`` is a query of the runs and cases (``run_id``, ``case_id``) of what may be removed. The result
     may have more of the candidates than later commands need, but never fewer.
     """
     last, over_budget = _last_finished(connection)
     excluded = excluded_data(connection)
-    excluded_runs = {run for run, lineage in excluded if lineage is None}
-    excluded_levels = {(run, lineage) for run, lineage in excluded if lineage is not None}
+    excluded_runs = {run for run, case in excluded if case is None}
+    excluded_levels = {(run, case) for run, case in excluded if case is not None}
     levels = levels_to_keep(connection, candidates) | excluded_levels | over_budget | _in_findings(connection)
     return Needed(frozenset({*keep, *last, *excluded_runs, *_resumable(connection)}), frozenset(levels))
 
@@ -269,25 +267,24 @@ def _what_decides(connection: Connection) -> tuple[Any, ...]:
         select(func.count(Exclusions.included_at)),
         select(func.max(Pins.set_at)),
         select(func.count()).select_from(Pins),
-        select(func.count()).select_from(Cases).where(Cases.former),
+        select(func.count()).select_from(FormerNames),  # a case that was renamed may have taken over another one
     )
     return (tuple(states), *(connection.scalar(count) for count in counts))
 
 
-def _sizes_of_samples(connection: Connection, run: int, after: int) -> list[tuple[int, int, Removed]]:
-    """Return the next cases of a run that have samples: the id, the lineage, and how much there is to remove.
+def _sizes_of_samples(connection: Connection, run: int, after: int) -> list[tuple[int, Removed]]:
+    """Return the next cases of a run that have samples: the id, and how much there is to remove.
 
     ``after`` is the last id that was handled; the result has at most ``CASES_AT_ONCE`` cases.
     """
     query = (
-        select(Cases.id, Cases.lineage_id, func.count(), func.sum(func.length(Measurements.samples)))
-        .join(Cases, Cases.id == Measurements.case_id)
+        select(Measurements.case_id, func.count(), func.sum(func.length(Measurements.samples)))
         .where(Measurements.run_id == run, Measurements.samples.is_not(None), Measurements.case_id > after)
-        .group_by(Cases.id, Cases.lineage_id)
-        .order_by(Cases.id)
+        .group_by(Measurements.case_id)
+        .order_by(Measurements.case_id)
         .limit(CASES_AT_ONCE)
     )
-    return [(case, lineage, Removed(*counted)) for case, lineage, *counted in connection.execute(query)]
+    return [(case, Removed(*counted)) for case, *counted in connection.execute(query)]
 
 
 def _remove_samples(connection: Connection, run: int, cases: Iterable[int]) -> None:
@@ -314,22 +311,21 @@ def _newest_confirmed(connection: Connection) -> datetime | None:
 
 
 def _in_findings(connection: Connection) -> set[tuple[int, int]]:
-    """Return the baselines and candidates of findings that are not resolved, as pairs of run and lineage (a case)."""
+    """Return the baselines and candidates of findings that are not resolved, as pairs of run and case."""
     of_step = ("first_run_id", "level_run_id", "last_run_id", "baseline_run_id")
     query = (
-        select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), Cases.lineage_id)
+        select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), FindingCases.case_id)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
-        .join(Cases, Cases.id == FindingCases.case_id)
         .where(Findings.state != FindingState.RESOLVED)
     )
-    return {(run, lineage) for *runs, lineage in connection.execute(query) for run in runs if run is not None}
+    return {(run, case) for *runs, case in connection.execute(query) for run in runs if run is not None}
 
 
 def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
     """Return the last finished run of each scope on each device, and the levels of cases that these runs left out.
 
     These runs had no budget for such cases. A level is a pair: the last earlier run that measured the case, and the
-    lineage of the case (its id under all its names).
+    case.
     """
     measured = exists().where(
         # Any environment: with it, one step in an index shows whether a run measured on a device.
@@ -348,9 +344,9 @@ def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int
     for scope, device, run in connection.execute(query):
         last.setdefault(scope, {})[device] = run
     levels = {
-        (run, lineage)
+        (run, case)
         for runs in last.values()
-        for (lineage, *_), run in measured_before_budget_ran_out(connection, runs).items()
+        for (case, *_), run in measured_before_budget_ran_out(connection, runs).items()
     }
     return {run for of_scope in last.values() for run in of_scope.values()}, levels
 
@@ -386,7 +382,7 @@ def _remove_binaries(connection: Connection, before: datetime, keep: Collection[
     if not old:
         return 0
     of_old = among(Measurements.binary_id, old)
-    uses = select(Measurements.run_id, Cases.lineage_id).join(Cases, Cases.id == Measurements.case_id).where(of_old)
+    uses = select(Measurements.run_id, Measurements.case_id).where(of_old)
     still_needed = needed(connection, {*keep, *newest_of_scopes(connection, watched)}, uses)
     uses = uses.add_columns(Measurements.binary_id).distinct()
     removed = sorted(old - {binary for *use, binary in connection.execute(uses) if still_needed.contains(*use)})
@@ -410,12 +406,12 @@ def _remove_unused_artifacts(connection: Connection) -> Removed:
 def _remove_reports(connection: Connection, before: datetime, keep: Collection[int]) -> int:
     """Remove the reports of profiles that were made before ``before``, except needed reports; return how many."""
     old = (Profiles.profiled_at < before, Profiles.report_sha256.is_not(None))
-    query = select(Profiles.run_id, Cases.lineage_id).join(Cases, Cases.id == Profiles.case_id).where(*old)
+    query = select(Profiles.run_id, Profiles.case_id).where(*old)
     rows = connection.execute(query.add_columns(Profiles.id)).all()
     if not rows:
         return 0
     still_needed = needed(connection, keep, query)
-    removed = [row.id for row in rows if not still_needed.contains(row.run_id, row.lineage_id)]
+    removed = [row.id for row in rows if not still_needed.contains(row.run_id, row.case_id)]
     for ids in _chunks(removed):
         connection.execute(update(Profiles).where(Profiles.id.in_(ids)).values(report_sha256=None))
     return len(removed)

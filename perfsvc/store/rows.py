@@ -189,7 +189,7 @@ class CaseInRun:
     """A case in one run on one device.
 
     Attributes:
-        case: the case id in that run, which may be a former name.
+        case: the id of the case.
         status: the status of the worst replica.
         reason: why the worst replica is not ok; empty if it is.
         replicas: the number of replicas that were ok.

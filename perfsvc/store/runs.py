@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
-from perfsvc.store.cases import HAS_CASE_OR_NONE, case_id, device_id, judged, of_cases, present_cases
+from perfsvc.store.cases import HAS_CASE_OR_NONE, case_id, case_of, device_id, judged, with_case
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, among, new_id
@@ -223,9 +223,8 @@ class RunStore:
     def over_budget(self, run: int) -> list[CaseKey]:
         """Return the cases that a run did not measure because its budget was used up, under their present names."""
         with self._database.reading() as connection:
-            rows = connection.execute(of_cases(OverBudgetCases).where(OverBudgetCases.run_id == run)).all()
-        cases = present_cases(rows)
-        return [(row.uuid, cases[row.case_id], row.cache) for row in rows]
+            rows = connection.execute(with_case(OverBudgetCases).where(OverBudgetCases.run_id == run)).all()
+        return [(row.uuid, case_of(row.benchmark, row.variant, row.point, row.version), row.cache) for row in rows]
 
     def list(self, limit: int | None = None, known: Mapping[int, RunRow] = NOTHING_KNOWN) -> list[RunRow]:
         """Return all runs, or the newest ``limit``, newest first.

@@ -1,7 +1,7 @@
 """Series: their levels in a run, and their histories over runs."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -14,13 +14,12 @@ from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
-    PresentNames,
+    Names,
+    case_ids,
+    case_named,
     case_of,
+    ids_of,
     judged,
-    lineage_of,
-    namesakes_of,
-    own_name,
-    present_cases_of,
     reason_of_exclusion,
     reasons_of_exclusion,
 )
@@ -30,10 +29,9 @@ from perfsvc.store.measurements.levels import levels_by_run, levels_in
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Environments, FormerNames, Measurements, Metrics, Runs
 
-_NAMESAKES = Cases.__table__.alias()
-_SERIES_KEY = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+_SERIES_KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
 """The columns of ``CaseIds``."""
 
 
@@ -73,7 +71,7 @@ class SeriesStore:
         self._database = database
 
     def levels(self, run: int) -> LevelColumns:
-        """Return the level of each judged series of a run, under the present names of their cases.
+        """Return the level of each judged series of a run.
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
         value for each replica. If a replica of a case is not ok, the case has only a ``time`` level: without values,
@@ -99,43 +97,41 @@ class SeriesStore:
             wanted[run].add(series)
         levels: dict[Series, Level] = {}
         with self._database.reading() as connection:
-            ids = namesakes_of(connection, {series.case for series in runs})
+            ids = ids_of(connection, {series.case for series in runs})
             for run, of_run in wanted.items():
-                names = {number for series in of_run for number in ids.get(series.case, ())}
-                is_wanted = among(Measurements.case_id, names)
+                is_wanted = among(Measurements.case_id, {ids[series.case] for series in of_run if series.case in ids})
                 held = levels_in(connection, run, is_wanted, metrics={series.metric for series in of_run})
                 levels |= {series: held[series] for series in of_run if series in held.places}
         return {series: levels[series] for series in runs if series in levels}
 
+    def register(self, cases: Iterable[Case]) -> None:
+        """Store the cases of a run before it measures them: rename those that are stored under a former name."""
+        with self._database.writing() as connection:
+            case_ids(connection, cases)
+
     def stored_cases(self) -> list[Case]:
-        """Return every stored case, under each of its names."""
+        """Return every stored case."""
         with self._database.reading() as connection:
             return [case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).order_by(Cases.id))]
-
-    def former_names(self) -> set[Case]:
-        """Return the names of cases that later names have replaced: another set after a case was renamed."""
-        with self._database.reading() as connection:
-            return {case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).where(Cases.former))}
 
     def case_names(self) -> dict[str, Case]:
         """Return all names of all measured cases, former names too, each with the case under its present name.
 
         If several versions of a benchmark share a name, the newest version counts.
         """
-        measured = exists().where(_NAMESAKES.c.lineage_id == Cases.lineage_id, Measurements.case_id == _NAMESAKES.c.id)
-        query = select(Cases.id, Cases.lineage_id, Cases.name, Cases.former, *CASE_COLUMNS).where(measured)
+        own = select(*CASE_COLUMNS).where(exists().where(Measurements.case_id == Cases.id))
+        by_version = Cases.version, Cases.id
+        former = own.join(FormerNames, FormerNames.case_id == Cases.id).add_columns(FormerNames.name)
         with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(Cases.version, Cases.former.desc(), Cases.id)).all()
-        present = {row.lineage_id: case_of(row.benchmark, row.variant, row.point, row.version) for row in rows}
-        return {row.name: present[row.lineage_id] for row in rows}
+            renamed = connection.execute(former.order_by(*by_version)).all()
+            present = [case_of(*row) for row in connection.execute(own.order_by(*by_version))]
+        return {name: case_of(*row) for *row, name in renamed} | {case.id: case for case in present}
 
-    def names_in(self, run: int) -> dict[str, Case]:
-        """Return the cases that a run measured, under their present names, by the names that they had in the run."""
-        of_run = select(Measurements.case_id).where(Measurements.run_id == run)
+    def former_names(self) -> set[tuple[int, str]]:
+        """Return the former names of cases, each with the id of its case: another set after a case was renamed."""
+        query = select(FormerNames.case_id, FormerNames.name)
         with self._database.reading() as connection:
-            names = dict(connection.execute(select(Cases.id, Cases.name).where(Cases.id.in_(of_run))).all())
-            present = present_cases_of(connection, names)
-        return {names[number]: case for number, case in present.items()}
+            return {(number, name) for number, name in connection.execute(query)}
 
     def case_history(self, case_id: str, device: str | None = None, last: int | None = None) -> list[CaseInRun]:
         """Return the medians and metrics of a case in each run, oldest first, on one device or all.
@@ -154,11 +150,9 @@ class SeriesStore:
             .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Measurements.case_id, Measurements.replica)
         )
         with self._database.reading() as connection:
-            lineage = lineage_of(connection, case_id)
-            names = select(Cases.id, Cases.name).where(Cases.lineage_id == lineage)
-            own_names = {row.id: row.name for row in connection.execute(names)}
-            is_case = among(Measurements.case_id, own_names)
-            where = [is_case, *_on(device)]
+            number = case_named(connection, case_id)
+            name = connection.execute(select(Cases.name).where(Cases.id == number)).scalar_one()
+            where = [Measurements.case_id == number, *_on(device)]
             if last is not None:
                 newest = _runs_with(*where).order_by(Measurements.run_id.desc())
                 where.append(among(Measurements.run_id, connection.scalars(newest.limit(last)).all()))
@@ -173,22 +167,19 @@ class SeriesStore:
             _case_in_run(
                 list(replicas),
                 runs[run],
-                case=case,
+                case=name,
                 device_model=models[uuid],
                 named=named,
                 excluded=excluded,
             )
-            for (run, uuid, _, case), replicas in groupby(
-                rows, lambda row: (row.run, row.device, row.cache, own_names[row.case])
-            )
+            for (run, uuid, _), replicas in groupby(rows, lambda row: (row.run, row.device, row.cache))
             if run in runs  # another process may have deleted the run since the first query
         ]
 
     def count_runs(self, case_id: str, device: str | None = None) -> int:
         """Return how many runs ``case_history`` returns without ``last``; raises ``NotMeasuredError`` as it does."""
         with self._database.reading() as connection:
-            names = select(Cases.id).where(Cases.lineage_id == lineage_of(connection, case_id))
-            is_case = among(Measurements.case_id, connection.scalars(names).all())
+            is_case = Measurements.case_id == case_named(connection, case_id)
             runs = _runs_with(is_case, *_on(device)).subquery()
             return connection.scalar(select(func.count()).select_from(runs)) or 0
 
@@ -204,23 +195,20 @@ class SeriesStore:
     def histories(
         self, runs: Collection[int], *, errors: bool = False, cases: Collection[Case] | None = None
     ) -> dict[Series, SeriesHistory]:
-        """Return the history over some runs of every series whose metric is judged, under the present names of cases.
+        """Return the history over some runs of every series whose metric is judged.
 
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
         worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
         are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
-        With ``cases``, only the series of these cases are returned, by their present names.
+        With ``cases``, only the series of these cases are returned.
         """
         if cases is None:
             return all_histories(self._database, sorted(runs), errors=errors)
         with self._database.reading() as connection:
-            ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-            names = PresentNames(connection, ids)
+            ids = set(ids_of(connection, cases).values())
             of_cases = among(Measurements.case_id, ids)
-            read = histories(connection, runs, of_cases, errors=errors, names=names)
-        wanted = set(cases)
-        return {series: history for series, history in read.items() if series.case in wanted}
+            return histories(connection, runs, of_cases, errors=errors, names=Names(connection, ids))
 
     def measured(self, run: int) -> set[Series]:
         """Return the series of ``histories`` of one run, which is faster, because no values are read."""
@@ -228,13 +216,11 @@ class SeriesStore:
             return measured(connection, run)
 
     def unsuccessful(self, run: int) -> set[Case]:
-        """Return the cases of which a replica is not ok in a run, under all their names."""
+        """Return the cases of which a replica is not ok in a run."""
         of_run = (Measurements.run_id == run, Measurements.status != Status.OK)
-        measured = select(Cases.lineage_id).join(Measurements, Measurements.case_id == Cases.id).where(*of_run)
-        lineages = measured.join(Devices, Devices.id == Measurements.device_id)  # without rows of a damaged device
+        cases = select(Measurements.case_id).join(Devices, Devices.id == Measurements.device_id).where(*of_run)
         with self._database.reading() as connection:
-            names = connection.execute(select(*CASE_COLUMNS).where(Cases.lineage_id.in_(lineages)))
-            return {case_of(*name) for name in names}
+            return {case_of(*name) for name in connection.execute(select(*CASE_COLUMNS).where(Cases.id.in_(cases)))}
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.
@@ -255,7 +241,7 @@ class SeriesStore:
         """Return the samples of each time series in some runs, in seconds: one array for each replica that is ok.
 
         Samples that are excluded from judging are left out. With ``cases``, only the series of these cases are
-        returned, by their present names.
+        returned.
         """
         query = _measured(runs, Measurements.samples).where(
             Measurements.samples.is_not(None),
@@ -266,14 +252,14 @@ class SeriesStore:
         with self._database.reading() as connection:
             ids = None
             if cases is not None:
-                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                ids = set(ids_of(connection, cases).values())
                 query = query.where(among(Measurements.case_id, ids))
-            names = PresentNames(connection, ids)
+            names = Names(connection, ids)
             # By ids, and as plain tuples: two weeks of nights have tens of thousands of rows, and series are slow keys.
-            for run, lineage, own, device, cache, blob in map(tuple, connection.execute(query)):
-                key = lineage, own, device, cache
+            for run, case, device, cache, blob in map(tuple, connection.execute(query)):
+                key = case, device, cache
                 if key not in samples:
-                    samples[key] = names.series(lineage, own, device, TIME, cache), {}
+                    samples[key] = names.series(case, device, TIME, cache), {}
                 series, of_runs = samples[key]
                 replica = readable_samples(blob, series.case) if series else None
                 if replica is not None:
@@ -357,12 +343,11 @@ def _runs_with(*where: ColumnElement[bool]) -> Any:
 
 
 def _measured(runs: Collection[int], *columns: Any) -> Any:
-    """Return a query of measurements, oldest run first: run, lineage, reused name, device, cache state, ``columns``."""
+    """Return a query of measurements, oldest run first: run, case, device, cache state, ``columns``."""
     return (
         select(
             Measurements.run_id,
-            Cases.lineage_id,
-            own_name(Measurements.run_id),
+            Measurements.case_id,
             Measurements.device_id,
             Measurements.cache,
             *columns,
@@ -404,29 +389,28 @@ def _key(series: Series) -> CaseKey:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
-def segment_starts(connection: Connection, lineages: Collection[int], run: int) -> dict[CaseIds, int]:
+def segment_starts(connection: Connection, cases: Collection[int], run: int) -> dict[CaseIds, int]:
     """For each case, return the newest earlier run that measured it in another environment than ``run``.
 
-    The segment of ``run`` begins after the returned run. The keys are lineage, device and cache state. A run with
+    The segment of ``run`` begins after the returned run. The keys are case, device and cache state. A run with
     uncommitted changes ends no segment: trying another compiler in such a run changes nothing for later runs. A case is
     absent if ``run`` did not measure it, or if it was always measured in the same environment.
     """
     query = (
         select(*_SERIES_KEY, Measurements.environment_id)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(Cases.lineage_id, lineages), Measurements.run_id == run)
+        .where(among(Measurements.case_id, cases), Measurements.run_id == run)
         .distinct()
     )
     measured: dict[int, set[CaseIds]] = defaultdict(set)
-    for lineage, device, cache, environment in connection.execute(query):
-        measured[environment].add((lineage, device, cache))
+    for case, device, cache, environment in connection.execute(query):
+        measured[environment].add((case, device, cache))
     return _last_elsewhere(connection, measured, run)
 
 
 def present_segment_starts(connection: Connection, keys: Collection[CaseIds]) -> dict[CaseIds, int]:
     """Return, for each of some cases, the last run before its present segment (runs in one environment).
 
-    The keys are lineage, device and cache state. Only runs that have ended, had no uncommitted changes and are not
+    The keys are case, device and cache state. Only runs that have ended, had no uncommitted changes and are not
     excluded count. A case that was measured in one environment only is absent.
     """
     after_all = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
@@ -461,7 +445,7 @@ def _last_measured(
 
     Args:
         connection: a transaction.
-        keys: lineage, device and cache state of each case.
+        keys: case, device and cache state of each case.
         run: the run.
         other_than: an environment in which measurements do not count; None to count all.
     """
@@ -481,18 +465,14 @@ def _last_measured(
     missing, at, count = set(keys), 0, 1
     while missing and at < len(runs):
         part = runs[at : at + count]
-        numbers = connection.scalars(
-            select(Cases.id).where(among(Cases.lineage_id, {lineage for lineage, _, _ in missing}))
-        ).all()
         query = (
             select(*_SERIES_KEY, func.max(Measurements.run_id), Measurements.environment_id)
-            .join(Cases, Cases.id == Measurements.case_id)
-            .where(among(Measurements.run_id, part), among(Measurements.case_id, numbers))
+            .where(among(Measurements.run_id, part), among(Measurements.case_id, {case for case, _, _ in missing}))
             .where(*elsewhere, judged(Measurements.run_id, Measurements.case_id))
             .group_by(*_SERIES_KEY, Measurements.environment_id)
         )
-        for lineage, device, cache, newest, environment in connection.execute(query):
-            if (key := (lineage, device, cache)) in missing:
+        for case, device, cache, newest, environment in connection.execute(query):
+            if (key := (case, device, cache)) in missing:
                 last[key] = max(last.get(key, (0, 0)), (newest, environment))
         missing -= last.keys()
         at, count = at + count, count * 4

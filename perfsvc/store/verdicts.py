@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, delete, exists, func, insert, select
-from sqlalchemy import case as sql_case
+from sqlalchemy import Select, delete, exists, insert, select
 
 from perfsvc.model import (
     MAX_ERROR,
@@ -23,17 +22,17 @@ from perfsvc.model import (
 )
 from perfsvc.store.baselines.nights import IS_EVENT
 from perfsvc.store.cases import (
-    PresentNames,
+    CASE_COLUMNS,
+    Names,
     case_id,
     case_ids,
     case_of,
     device_id,
     device_ids,
+    ids_of,
     judged,
-    namesakes_of,
-    own_name,
     series_of,
-    with_series,
+    with_case,
 )
 from perfsvc.store.measurements import readable_samples
 from perfsvc.store.measurements.batches import batch_summary
@@ -43,9 +42,6 @@ from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Cases, Devices, Runs
-
-_PRESENT = Cases.__table__.alias()
-"""The cases under their present names, joined by their lineages."""
 
 _SIDES = ("baseline", "candidate")
 
@@ -95,15 +91,13 @@ class VerdictStore:
                 connection.execute(insert(Verdicts), rows)
 
     def of_run(self, run: int, cases: Collection[Case] | None = None) -> list[Judgement]:
-        """Return the verdicts on a run's series, except excluded ones, under the present names of their cases.
+        """Return the verdicts on a run's series, except excluded ones.
 
         With ``cases``, only the verdicts on these cases are returned.
         """
-        present = func.coalesce(_PRESENT.c.variant, Cases.variant)
-        variant = sql_case((own_name(Verdicts.run_id) == 0, present), else_=Cases.variant)
         query = (
             select(
-                *(Cases.benchmark, variant, Cases.point, Cases.version),
+                *CASE_COLUMNS,
                 *(Devices.uuid, Devices.model, Verdicts.metric, Verdicts.cache),
                 Verdicts.verdict,
                 Verdicts.reason,
@@ -122,15 +116,13 @@ class VerdictStore:
                 Verdicts.cause,
             )
             .join(Cases, Cases.id == Verdicts.case_id)
-            .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
             .join(Devices, Devices.id == Verdicts.device_id)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )
         with self._database.reading() as connection:
             if cases is not None:
-                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-                query = query.where(among(Verdicts.case_id, ids))
+                query = query.where(among(Verdicts.case_id, ids_of(connection, cases).values()))
             rows = connection.execute(query).all()
         # The columns are in the order of the fields: a night has ten thousands of verdicts, and names take long.
         return [Judgement(Series(case_of(*row[:4]), *row[4:8]), *row[8:]) for row in rows]
@@ -152,16 +144,16 @@ class VerdictStore:
         Only series with the same metric and cache state count, and no excluded data.
 
         Args:
-            series: the series, with the present names of their cases.
+            series: the series.
             models: the models whose verdicts are left out.
             since: the first run that counts.
         """
         wanted = {(one.case, one.metric, one.cache) for one in series}
         with self._database.reading() as connection:
-            ids = namesakes_of(connection, {one.case for one in series})
+            ids = ids_of(connection, {one.case for one in series})
             query = (
-                with_series(Verdicts, Verdicts.run_id)
-                .where(among(Verdicts.case_id, {number for numbers in ids.values() for number in numbers}))
+                with_case(Verdicts)
+                .where(among(Verdicts.case_id, ids.values()))
                 .where(Devices.model.not_in(models), Devices.kind.not_in(("cpu", "host")))
                 .where(Verdicts.run_id >= since, judged(Verdicts.run_id, Verdicts.case_id))
                 .order_by(Verdicts.run_id)
@@ -174,15 +166,14 @@ class VerdictStore:
     ) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
 
-        Cases have their present names. Excluded runs and cases are left out. With ``cases``, only the verdicts on these
+        Excluded runs and cases are left out. With ``cases``, only the verdicts on these
         cases are returned, and with ``metric``, only those on this metric.
         """
         query = (
             select(
-                *(Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache),
+                *(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache),
                 *(Verdicts.run_id, Verdicts.verdict, Verdicts.ratio, Verdicts.cause),
             )
-            .join(Cases, Cases.id == Verdicts.case_id)
             .where(among(Verdicts.run_id, runs), IS_EVENT)
             .where(judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.run_id)
@@ -194,9 +185,9 @@ class VerdictStore:
         with self._database.reading() as connection:
             ids = None
             if cases is not None:
-                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                ids = set(ids_of(connection, cases).values())
                 query = query.where(among(Verdicts.case_id, ids))
-            names = PresentNames(connection, ids)
+            names = Names(connection, ids)
             verdicts, causes, states = (_words(column) for column in (Verdicts.verdict, Verdicts.cause, Verdicts.cache))
             with connection.execute(query) as result:
                 # SQLAlchemy would convert each text anew, which takes longer than reading it.
@@ -205,14 +196,10 @@ class VerdictStore:
                         VerdictEvent(run, verdicts(verdict), readable_number(ratio), causes(cause))
                     )
             found = {
-                names.series(lineage, own, device, of_metric, states(cache)): of_series
-                for (lineage, own, device, of_metric, cache), of_series in events.items()
+                names.series(case, device, of_metric, states(cache)): of_series
+                for (case, device, of_metric, cache), of_series in events.items()
             }
-        return {
-            series: of_series
-            for series, of_series in found.items()
-            if series and (cases is None or series.case in cases)
-        }
+        return {series: of_series for series, of_series in found.items() if series}
 
 
 class ConfirmationStore:
@@ -266,8 +253,7 @@ class ConfirmationStore:
         """Return the confirmations of a run's suspects, including cleared suspects, in the order of measurement.
 
         Of the measurements of both sides, these values are stored: samples (rounded to float32), the value of a metric
-        other than time, status, reason and wall time. The suspect has its series (under the present name of its case),
-        runs, verdict, levels and ratio.
+        other than time, status, reason and wall time. The suspect has its series, runs, verdict, levels and ratio.
         """
         with self._database.reading() as connection:
             rows = connection.execute(_of_runs([run])).all()
@@ -281,13 +267,13 @@ class ConfirmationStore:
         """Return the confirmations of some series in all runs, oldest first, without the measurements of both sides."""
         wanted = set(series)
         devices = select(Devices.id).where(Devices.uuid.in_({measured.device for measured in wanted}))
-        query = with_series(Confirmations, Confirmations.run_id).where(Confirmations.device_id.in_(devices))
+        query = with_case(Confirmations).where(Confirmations.device_id.in_(devices))
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(Confirmations.id)).all() if wanted else ()
         return [_confirmation(row, (), ()) for row in rows if series_of(row) in wanted]
 
     def series(self, runs: Collection[int], *, conclusive: bool = False) -> set[Series]:
-        """Return the series that were measured again as suspects of some runs, under the present names of their cases.
+        """Return the series that were measured again as suspects of some runs.
 
         With ``conclusive``, only the series whose confirmation found a cause are returned.
         """
@@ -314,7 +300,7 @@ def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
 
 
 def _of_runs(runs: Collection[int]) -> Select[Any]:
-    query = with_series(Confirmations, Confirmations.run_id)
+    query = with_case(Confirmations)
     return query.where(among(Confirmations.run_id, runs)).order_by(Confirmations.id)
 
 

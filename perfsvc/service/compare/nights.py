@@ -51,7 +51,7 @@ def with_nights(
         )
         for measured, of_run in used.items()
     }
-    values = store.baselines.replica_levels(runs, run) if any(runs.values()) else {}
+    values = store.baselines.replica_levels(runs) if any(runs.values()) else {}
     further = {
         measured: tuple(of_run[number] for number in runs[measured] if number in of_run)
         for measured, of_run in values.items()

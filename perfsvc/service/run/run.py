@@ -113,6 +113,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
             binaries = compile_units(resolved.targets, progress, with_lines=request.profile)
         opened = begin(store, request, progress.report)
+        store.series.register(spec.case for target in resolved.targets for spec in target.specs)
         recorder = measure(
             resolved, binaries, store=store, opened=opened, servers=servers, progress=progress, lent=cluster_gpus
         )

@@ -26,12 +26,12 @@ from perfsvc.errors import NotMeasuredError
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, Series, Status
 from perfsvc.store.baselines.expected import correct_series, expected_series
 from perfsvc.store.baselines.nights import earlier_runs, replica_levels
-from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, judged, lineage_keys, own_name, series_keys, series_of
+from perfsvc.store.cases import CaseIds, SeriesKey, judged, series_keys, series_of, with_case
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Pins, Verdicts
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, Runs
+from perfsvc.store.schema.tables import Devices, Measurements, Metrics, Runs
 from perfsvc.store.series import present_segment_starts, segment_starts
 
 _NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
@@ -75,7 +75,7 @@ class BaselineStore:
         """
         with self._database.reading() as connection:
             devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
-            keys = series_keys(connection, series, before_run, {device.uuid: device.id for device in devices})
+            keys = series_keys(connection, series, {device.uuid: device.id for device in devices})
             runs = _accepted_runs(connection, set(keys.values()), before_run)
             runs |= _pinned_runs(connection, set(keys.values()))
         other_devices = {
@@ -97,17 +97,15 @@ class BaselineStore:
         baseline's run is unknown.
         """
         with self._database.reading() as connection:
-            return earlier_runs(connection, series_keys(connection, baselines, before_run), baselines, before_run)
+            return earlier_runs(connection, series_keys(connection, baselines), baselines, before_run)
 
-    def replica_levels(
-        self, runs: Mapping[Series, Collection[int]], before_run: int
-    ) -> dict[Series, dict[int, tuple[float, ...]]]:
+    def replica_levels(self, runs: Mapping[Series, Collection[int]]) -> dict[Series, dict[int, tuple[float, ...]]]:
         """Return the value of each replica (of the time: the median) of each series in its runs.
 
         The samples are not read, so the result does not depend on retention.
         """
         with self._database.reading() as connection:
-            return replica_levels(connection, series_keys(connection, runs, before_run), runs)
+            return replica_levels(connection, series_keys(connection, runs), runs)
 
     def expected(self, run: int) -> dict[Series, int]:
         """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
@@ -123,13 +121,8 @@ class BaselineStore:
             return expected_series(connection, run)
 
     def pins(self) -> list[Pin]:
-        """Return all pins, under the present names of their cases."""
-        query = (
-            select(Pins, *CASE_COLUMNS, Devices.uuid, Devices.model)
-            .join(Cases, and_(Cases.lineage_id == Pins.lineage_id, Cases.former.is_(False)))
-            .join(Devices, Devices.id == Pins.device_id)
-            .order_by(Cases.id, Devices.id, Pins.metric, Pins.cache)
-        )
+        """Return all pins."""
+        query = with_case(Pins).order_by(Pins.case_id, Pins.device_id, Pins.metric, Pins.cache)
         with self._database.reading() as connection:
             return [
                 Pin(series_of(row), row.run_id, row.set_at, row.set_by, row.comment)
@@ -143,7 +136,7 @@ class BaselineStore:
         """
         wanted = list(dict.fromkeys(series))
         with self._database.writing() as connection:
-            keys = lineage_keys(connection, wanted)
+            keys = series_keys(connection, wanted)
             measured = set(correct_series(connection, run).values())
             missing = [series.case.id for series in wanted if keys.get(series) not in measured]
             if missing:
@@ -154,10 +147,7 @@ class BaselineStore:
             now = datetime.now(UTC)
             rows = [
                 {
-                    "lineage_id": key.lineage,
-                    "device_id": key.device,
-                    "metric": key.metric,
-                    "cache": key.cache,
+                    **_columns_of(key),
                     "run_id": run,
                     "set_at": now,
                     "set_by": by,
@@ -173,11 +163,11 @@ class BaselineStore:
         with self._database.writing() as connection:
             if series is None:
                 return connection.execute(delete(Pins)).rowcount
-            return _remove_pins(connection, lineage_keys(connection, series).values())
+            return _remove_pins(connection, series_keys(connection, series).values())
 
 
 def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[tuple[int, int]]:
-    """Return the levels that a later run may be compared with, as pairs of run and lineage (a case with all its names).
+    """Return the levels that a later run may be compared with, as pairs of run and case.
 
     These are all pins; all levels that were ever accepted, since a newer level may be revoked; the first correct result
     of each series; and its first correct result of committed code in the present environment (segment). The next run
@@ -188,26 +178,21 @@ def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[
 
     Args:
         connection: a transaction.
-        candidates: a query of runs and lineages (``run_id``, ``lineage_id``): what may be removed.
+        candidates: a query of runs and cases (``run_id``, ``case_id``): what may be removed.
     """
-    accepted = (
-        select(Verdicts.run_id, Cases.lineage_id)
-        .join(Cases, Cases.id == Verdicts.case_id)
-        .join(Runs, Runs.id == Verdicts.run_id)
-        .where(*_ACCEPTING)
-    )
-    kept = {(run, lineage) for run, lineage in connection.execute(accepted)}
-    kept |= {(run, lineage) for run, lineage in connection.execute(select(Pins.run_id, Pins.lineage_id))}
+    accepted = select(Verdicts.run_id, Verdicts.case_id).join(Runs, Runs.id == Verdicts.run_id).where(*_ACCEPTING)
+    kept = {(run, case) for run, case in connection.execute(accepted)}
+    kept |= {(run, case) for run, case in connection.execute(select(Pins.run_id, Pins.case_id))}
     ended = Runs.state.in_(ENDED)
     first = _first_correct_runs(connection, None, ended, candidates=candidates)
-    kept |= {(run, key.lineage) for key, run in first.items()}
+    kept |= {(run, key.case) for key, run in first.items()}
     starts = present_segment_starts(connection, {key.case_ids for key in first})
     for start, keys in _by_start(first, starts).items():
         later = candidates.subquery()
-        of_keys = among(later.c.lineage_id, _lineages(keys))
-        in_segment = select(later.c.run_id, later.c.lineage_id).where(later.c.run_id > start, of_keys)
+        of_keys = among(later.c.case_id, _cases(keys))
+        in_segment = select(later.c.run_id, later.c.case_id).where(later.c.run_id > start, of_keys)
         runs = _first_correct_runs(connection, None, ended, Runs.git_dirty.is_(False), candidates=in_segment)
-        kept |= {(run, key.lineage) for key, run in runs.items() if key in keys}
+        kept |= {(run, key.case) for key, run in runs.items() if key in keys}
     return kept
 
 
@@ -215,40 +200,28 @@ def _remove_pins(connection: Connection, keys: Iterable[SeriesKey]) -> int:
     """Remove the pins of some series and return how many there were."""
     removed = 0
     for key in set(keys):
-        pin = {"lineage_id": key.lineage, "device_id": key.device, "metric": key.metric, "cache": key.cache}
-        removed += connection.execute(delete(Pins).filter_by(**pin)).rowcount
+        removed += connection.execute(delete(Pins).filter_by(**_columns_of(key))).rowcount
     return removed
 
 
-def _lineages(keys: Iterable[SeriesKey]) -> set[int]:
-    return {key.lineage for key in keys}
+def _columns_of(key: SeriesKey) -> dict[str, Any]:
+    return {"case_id": key.case, "device_id": key.device, "metric": key.metric, "cache": key.cache}
+
+
+def _cases(keys: Iterable[SeriesKey]) -> set[int]:
+    return {key.case for key in keys}
 
 
 def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    """Return the pinned runs of the cases in ``keys``, by series.
-
-    A pin belongs to a lineage: a case with all its names. If a former name now belongs to a new variant
-    (``own_name``), the new variant shares the pin if the pinned run measured both.
-    """
-    query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
-    pinned = _by_key(connection, query.where(among(Pins.lineage_id, _lineages(keys))))
-    own_names = {key.own_name for key in keys if key.own_name}
-    if not own_names:
-        return pinned
-    both_measured = (
-        select(own_name(Measurements.run_id), Measurements.run_id)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(Measurements.case_id, own_names), Measurements.run_id.in_(set(pinned.values())))
-    )
-    shared = {(name, run) for name, run in connection.execute(both_measured)}
-    of_lineage = {key: pinned.get(key._replace(own_name=0)) for key in keys if key.own_name}
-    return pinned | {key: run for key, run in of_lineage.items() if run is not None and (key.own_name, run) in shared}
+    """Return the pinned runs of the cases in ``keys``, by series."""
+    query = select(Pins.case_id, Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
+    return _by_key(connection, query.where(among(Pins.case_id, _cases(keys))))
 
 
 def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_run: int) -> dict[SeriesKey, int]:
     """Return the run with the last accepted level of each series, and of the same series on other devices."""
-    starts = segment_starts(connection, _lineages(keys), before_run)
-    accepted = _last_accepted_runs(connection, _lineages(keys), before_run)
+    starts = segment_starts(connection, _cases(keys), before_run)
+    accepted = _last_accepted_runs(connection, _cases(keys), before_run)
     # The first run of a segment is compared with the segment before it; later runs are compared with the first run.
     old = {key for key in keys if accepted.get(key, 0) <= starts.get(key.case_ids, 0)}
     in_segment = _first_runs_in_segments(connection, old, starts, before_run)
@@ -256,30 +229,28 @@ def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_r
     return first | accepted | in_segment
 
 
-def _last_accepted_runs(connection: Connection, lineages: Collection[int], before_run: int) -> dict[SeriesKey, int]:
+def _last_accepted_runs(connection: Connection, cases: Collection[int], before_run: int) -> dict[SeriesKey, int]:
     """Return the newest earlier run whose level a verdict or a person accepted, by series."""
-    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+    series: tuple[Any, ...] = (Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
     by_verdict = (
         select(*series, func.max(Verdicts.run_id))
-        .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(among(Cases.lineage_id, lineages), Verdicts.run_id < before_run, *_ACCEPTING)
+        .where(among(Verdicts.case_id, cases), Verdicts.run_id < before_run, *_ACCEPTING)
         .group_by(*series)
     )
-    own = own_name(FindingCases.last_run_id)
-    series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.cache)
+    series = (FindingCases.case_id, FindingCases.device_id, FindingCases.metric, FindingCases.cache)
     by_person = (  # without recovered series: they are back at their old level
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .join(Cases, Cases.id == FindingCases.case_id)
-        .where(among(Cases.lineage_id, lineages), FindingCases.last_run_id < before_run)
+        .where(among(FindingCases.case_id, cases), FindingCases.last_run_id < before_run)
         .where(judged(FindingCases.last_run_id, FindingCases.case_id))
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
     )
     accepted: dict[SeriesKey, int] = {}
-    for lineage, own_id, device, metric, cache, run in connection.execute(union_all(by_verdict, by_person)):
-        key = SeriesKey(lineage, own_id, device, metric, cache)
+    rows: Iterable[Any] = connection.execute(union_all(by_verdict, by_person))
+    for case, device, metric, cache, run in rows:
+        key = SeriesKey(case, device, metric, cache)
         accepted[key] = max(run, accepted.get(key, 0))
     return accepted
 
@@ -325,27 +296,24 @@ def _first_runs(
     first_run = select(Runs.id).where(*conditions).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
     if not keys:
         return {}
-    first = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
+    first = _first_correct_runs(connection, _cases(keys), Measurements.run_id == first_run)
     if missing := keys - first.keys():
-        # Names the cases, because to look for a new case among the measurements of all runs takes minutes.
-        names = select(Cases.id).where(among(Cases.lineage_id, _lineages(missing)))
-        of_missing = Measurements.case_id.in_(names)
-        first = _first_correct_runs(connection, _lineages(missing), of_missing, *conditions) | first
+        first = _first_correct_runs(connection, _cases(missing), *conditions) | first
     return first
 
 
 def _first_correct_runs(
     connection: Connection,
-    lineages: Collection[int] | None,
+    cases: Collection[int] | None,
     *runs: ColumnElement[bool],
     candidates: Select[int, int] | None = None,
 ) -> dict[SeriesKey, int]:
-    """For each series of some lineages, or of all, return the first run that has a correct result.
+    """For each series of some cases, or of all, return the first run that has a correct result.
 
-    Only the runs that meet the conditions ``runs`` count, and of these only the runs and lineages that ``candidates``
+    Only the runs that meet the conditions ``runs`` count, and of these only the runs and cases that ``candidates``
     returns, if it is given. Runs without uncommitted changes are preferred. A result is correct if all replicas are ok.
     """
-    of_lineages = [] if lineages is None else [among(Cases.lineage_id, lineages)]
+    of_cases = [] if cases is None else [among(Measurements.case_id, cases)]
     names = ("run_id", "case_id", "device_id", "cache")
     measured = [getattr(Measurements, name) for name in names]
     results = (
@@ -355,29 +323,25 @@ def _first_correct_runs(
             func.max(Measurements.max_error).label("max_error"),
         )
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(*runs, judged(Measurements.run_id, Measurements.case_id))
+        .where(*runs, *of_cases, judged(Measurements.run_id, Measurements.case_id))
         .group_by(*measured)
         .having(func.count().filter(Measurements.status != Status.OK) == 0)
     )
     if candidates is not None:
         pairs = candidates.subquery()
         # Distinct pairs of a run and a case: SQLite then begins with them, and not with all measurements.
-        named = select(pairs.c.run_id, Cases.id).join(Cases, Cases.lineage_id == pairs.c.lineage_id).distinct()
-        of = named.subquery("candidates")
-        results = results.join(of, and_(of.c.run_id == Measurements.run_id, of.c.id == Measurements.case_id))
+        of = select(pairs.c.run_id, pairs.c.case_id).distinct().subquery("candidates")
+        results = results.join(of, and_(of.c.run_id == Measurements.run_id, of.c.case_id == Measurements.case_id))
     correct = results.cte("correct")
 
     def first(metric: Any) -> Select[Any]:
         """Return a query of the first run of each series of a metric; runs of committed code are preferred."""
-        own = own_name(correct.c.run_id)
         clean = func.min(correct.c.run_id).filter(Runs.git_dirty.is_(False))
         run = func.coalesce(clean, func.min(correct.c.run_id))
         return (
-            select(Cases.lineage_id, own, correct.c.device_id, metric, correct.c.cache, run)
-            .join(Cases, Cases.id == correct.c.case_id)
+            select(correct.c.case_id, correct.c.device_id, metric, correct.c.cache, run)
             .join(Runs, Runs.id == correct.c.run_id)
-            .where(*of_lineages)
-            .group_by(Cases.lineage_id, own, correct.c.device_id, correct.c.cache)
+            .group_by(correct.c.case_id, correct.c.device_id, correct.c.cache)
         )
 
     by_name = (

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple_, union
 
 from perfsvc.model import RunState, Series
-from perfsvc.store.cases import CaseIds, SeriesKey, judged, lineage_keys
+from perfsvc.store.cases import CaseIds, SeriesKey, judged, series_keys
 from perfsvc.store.measurements.levels import levels_in
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import Exclusions
-from perfsvc.store.schema.tables import Cases, Measurements, OverBudgetCases, Runs
+from perfsvc.store.schema.tables import Measurements, OverBudgetCases, Runs
 
 
 def expected_series(connection: Connection, run: int) -> dict[Series, int]:
@@ -31,7 +31,7 @@ def expected_series(connection: Connection, run: int) -> dict[Series, int]:
 def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
     """Return the series of which a run has a correct result, each with its key."""
     levels = levels_in(connection, run)
-    return lineage_keys(connection, [series for at, series in enumerate(levels.series) if at not in levels.bad])
+    return series_keys(connection, [series for at, series in enumerate(levels.series) if at not in levels.bad])
 
 
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
@@ -65,28 +65,25 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, in
 
     A case that is excluded from judging counts as over budget. ``runs`` maps the id of each device to a run on it.
     """
-    skipped = Cases.__table__.alias()
     unmeasured = _skipped(runs.values())
     scope = select(Runs.scope).where(Runs.id == unmeasured.c.run_id).correlate(unmeasured).scalar_subquery()
     earlier = and_(
-        Measurements.case_id == Cases.id,
+        Measurements.case_id == unmeasured.c.case_id,
         Measurements.device_id == unmeasured.c.device_id,
         Measurements.cache == unmeasured.c.cache,
         Measurements.run_id < unmeasured.c.run_id,
         judged(Measurements.run_id, Measurements.case_id),
     )
     query = (
-        select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
+        select(Measurements.case_id, Measurements.device_id, Measurements.cache, newest_clean())
         .select_from(unmeasured)
-        .join(skipped, skipped.c.id == unmeasured.c.case_id)
-        .join(Cases, Cases.lineage_id == skipped.c.lineage_id)
         .join(Measurements, earlier)
         .join(Runs, Runs.id == Measurements.run_id)
         .where(tuple_(unmeasured.c.device_id, unmeasured.c.run_id).in_(list(runs.items())))
         .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
-        .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
+        .group_by(Measurements.case_id, Measurements.device_id, Measurements.cache)
     )
-    return {(lineage, device, cache): run for lineage, device, cache, run in connection.execute(query)}
+    return {(case, device, cache): run for case, device, cache, run in connection.execute(query)}
 
 
 def newest_clean() -> ColumnElement[int]:
@@ -112,7 +109,5 @@ def _skipped(runs: Iterable[int]) -> CTE:
 def _not_measured(connection: Connection, run: int) -> set[CaseIds]:
     """Return the cases that were over budget in a run or individually excluded from it."""
     unmeasured = _skipped([run])
-    query = select(Cases.lineage_id, unmeasured.c.device_id, unmeasured.c.cache).join(
-        Cases, Cases.id == unmeasured.c.case_id
-    )
-    return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}
+    query = select(unmeasured.c.case_id, unmeasured.c.device_id, unmeasured.c.cache)
+    return {(case, device, cache) for case, device, cache in connection.execute(query)}

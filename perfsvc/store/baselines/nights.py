@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import CTE, ColumnElement, Connection, and_, bindparam, exists, func, literal, or_, select
 
 from perfsvc.model import FIRST_RUNS, TIME, Direction, FindingState, Series, Status, Verdict
-from perfsvc.store.cases import SeriesKey, judged, own_name
+from perfsvc.store.cases import SeriesKey, judged
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import EVENTS, FindingCases, Findings, Verdicts
-from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
+from perfsvc.store.schema.tables import Measurements, Metrics, Runs
 
 MOST_NIGHTS = 30
 """The most runs of a baseline: its first ``FIRST_RUNS`` and its newest."""
@@ -86,8 +86,7 @@ def _nights(
             func.min(Measurements.binary_id).label("binary"),
             func.min(Measurements.python_code_id).label("python"),
         )
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .where(among(Measurements.case_id, {key.case for key in keys.values()}))
         .where(Measurements.device_id.in_({key.device for key in keys.values()}))
         .where(Measurements.run_id < before_run, judged(Measurements.run_id, Measurements.case_id))
         .where(or_(among(Measurements.run_id, runs), Measurements.run_id.in_(anchors)))
@@ -102,23 +101,9 @@ def _nights(
         )
         .cte("correct")
     )
-    named: Any = (
-        select(
-            Cases.lineage_id,
-            own_name(correct.c.run_id),
-            correct.c.device_id,
-            correct.c.cache,
-            correct.c.run_id,
-            correct.c.environment,
-            correct.c.binary,
-            correct.c.python,
-        )
-        .join(Cases, Cases.id == correct.c.case_id)
-        .cte("named")
-    )
-    flagged = select(named, _in_finding(keys, named).label("moved")).cte("flagged")
+    flagged = select(correct, _in_finding(keys, correct).label("moved")).cte("flagged")
     of_code = (
-        *(flagged.c.lineage_id, flagged.c.own_name, flagged.c.device_id, flagged.c.cache),
+        *(flagged.c.case_id, flagged.c.device_id, flagged.c.cache),
         *(flagged.c.environment, flagged.c.binary, flagged.c.python),
     )
     newest = func.row_number().over(partition_by=of_code, order_by=flagged.c.run_id.desc()).label("newest")
@@ -127,20 +112,20 @@ def _nights(
     query = select(ranked).where(kept)
     used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
     moved: set[tuple[Any, ...]] = set()
-    for lineage, own, device, cache, run, environment, binary, python, is_moved, _ in connection.execute(query):
-        used[lineage, own, device, cache][run] = environment, UsedCode(binary, python)
+    for run, case, device, cache, environment, binary, python, is_moved, _ in connection.execute(query):
+        used[case, device, cache][run] = environment, UsedCode(binary, python)
         if is_moved:
-            moved.add((lineage, own, device, cache, run))
+            moved.add((case, device, cache, run))
     nights: dict[Series, dict[int, UsedCode]] = {}
     for series, key in keys.items():
-        case, anchor = (key.lineage, key.own_name, key.device, key.cache), baselines[series]
-        if anchor in used[case]:
-            environment, _ = used[case][anchor]
+        of_case, anchor = key.case_ids, baselines[series]
+        if anchor in used[of_case]:
+            environment, _ = used[of_case][anchor]
             nights[series] = {
                 run: code
-                for run, (where, code) in sorted(used[case].items())
+                for run, (where, code) in sorted(used[of_case].items())
                 # In the run of another series' baseline, this series may have moved.
-                if run >= anchor and where == environment and (run == anchor or (*case, run) not in moved)
+                if run >= anchor and where == environment and (run == anchor or (*of_case, run) not in moved)
             }
     return _without_disturbed(connection, keys, nights)
 
@@ -154,17 +139,16 @@ def _without_disturbed(
     that the code is so noisy; one of them would only hide a change of other code.
     """
     runs = {run for of_series in nights.values() for run in of_series}
-    series = (Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+    series = (Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
     query = (
         select(*series, Verdicts.run_id)
-        .join(Cases, Cases.id == Verdicts.case_id)
         .where(among(Verdicts.run_id, runs), IS_EVENT)
         .where(Verdicts.verdict == Verdict.REGRESSION, Verdicts.ratio >= DISTURBED)
     )
     disturbed: dict[SeriesKey, set[int]] = defaultdict(set)
     rows: Iterable[Any] = connection.execute(query).all() if runs else ()
-    for lineage, own_id, device, metric, cache, run in rows:
-        disturbed[SeriesKey(lineage, own_id, device, metric, cache)].add(run)
+    for case, device, metric, cache, run in rows:
+        disturbed[SeriesKey(case, device, metric, cache)].add(run)
     kept = dict(nights)
     for own, of_series in nights.items():
         slow = disturbed[keys[own]] & of_series.keys() if keys[own] in disturbed else set()
@@ -211,49 +195,43 @@ def _searched_runs(
     return searched, first_runs
 
 
-def _in_finding(keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:
+def _in_finding(keys: Mapping[Series, SeriesKey], measured: CTE) -> ColumnElement[bool]:
     """Return an SQL condition: whether a finding reports that a case had moved in a run.
 
     Earlier runs that were as slow against the baseline of the finding count too: a finding of two runs begins with the
     second of them.
 
-    The finding may have another name of the case than the run, because the case was renamed.
-
     Args:
-        connection: the connection of the query.
         keys: the series whose findings count, with their keys.
-        named: the cases in runs.
+        measured: the cases in runs.
     """
     moved = (
         select(
-            Cases.lineage_id,
-            own_name(FindingCases.last_run_id),
-            *(FindingCases.device_id, FindingCases.cache, FindingCases.first_run_id),
+            *(FindingCases.case_id, FindingCases.device_id, FindingCases.cache, FindingCases.first_run_id),
             *(FindingCases.last_run_id, FindingCases.recovered_run_id, Findings.state),
-            *(FindingCases.case_id, FindingCases.metric, FindingCases.baseline_run_id, FindingCases.direction),
+            *(FindingCases.metric, FindingCases.baseline_run_id, FindingCases.direction),
             (FindingCases.baseline_s * FindingCases.candidate_s).label("middle"),
         )
-        .join(Cases, Cases.id == FindingCases.case_id)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .where(among(Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .where(among(FindingCases.case_id, {key.case for key in keys.values()}))
         .cte("moved")
     )
     showed_it = (
         exists()
-        .correlate(named, moved)
+        .correlate(measured, moved)
         .where(
             *(getattr(Verdicts, name) == moved.c[name] for name in ("case_id", "device_id", "cache", "metric")),
-            *(Verdicts.run_id == named.c.run_id, Verdicts.baseline_run_id == moved.c.baseline_run_id),
+            *(Verdicts.run_id == measured.c.run_id, Verdicts.baseline_run_id == moved.c.baseline_run_id),
             *(moved.c.direction == Direction.SLOWER, Verdicts.verdict.in_([Verdict.REGRESSION, Verdict.INCONCLUSIVE])),
             Verdicts.candidate_s * Verdicts.candidate_s > moved.c.middle,
         )
     )
     return exists().where(
-        *(named.c[name] == moved.c[name] for name in ("lineage_id", "own_name", "device_id", "cache")),
-        or_(named.c.run_id >= moved.c.first_run_id, showed_it),
+        *(measured.c[name] == moved.c[name] for name in ("case_id", "device_id", "cache")),
+        or_(measured.c.run_id >= moved.c.first_run_id, showed_it),
         or_(
-            named.c.run_id <= moved.c.last_run_id,
-            named.c.run_id < moved.c.recovered_run_id,
+            measured.c.run_id <= moved.c.last_run_id,
+            measured.c.run_id < moved.c.recovered_run_id,
             and_(moved.c.recovered_run_id.is_(None), moved.c.state.not_in(ENDED_FINDINGS)),
         ),
     )
@@ -267,11 +245,10 @@ def replica_levels(
     numbers = {run for series in wanted.values() for run in runs[series]}
     if not wanted:
         return {}
-    case = (Cases.lineage_id, own_name(Measurements.run_id), Measurements.device_id, Measurements.cache)
+    case = (Measurements.case_id, Measurements.device_id, Measurements.cache)
     measured = (
         select(*case, literal(TIME), Measurements.run_id, Measurements.median_s)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(Cases.lineage_id, {key.lineage for key in wanted}), among(Measurements.run_id, numbers))
+        .where(among(Measurements.case_id, {key.case for key in wanted}), among(Measurements.run_id, numbers))
         .order_by(Measurements.run_id, Measurements.replica)
     )
     metrics = {key.metric for key in wanted} - {TIME}
@@ -281,8 +258,8 @@ def replica_levels(
         columns = (*case, Metrics.name, Measurements.run_id, Metrics.value)
         rows += connection.execute(named.where(Metrics.name.in_(metrics)).with_only_columns(*columns)).all()
     levels: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
-    for lineage, own, device, cache, metric, run, value in rows:
-        series = wanted.get(SeriesKey(lineage, own, device, metric, cache))
+    for case_id, device, cache, metric, run, value in rows:
+        series = wanted.get(SeriesKey(case_id, device, metric, cache))
         if series is not None and value is not None and run in runs[series]:
             levels[series][run] = (*levels[series].get(run, ()), value)
     return dict(levels)

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from perfsvc.model import EventKind, FindingState, FindingUpdates
-from perfsvc.store.cases import HAS_CASE_OR_NONE, judged, own_name, reasons_of_exclusion
+from perfsvc.store.cases import HAS_CASE_OR_NONE, judged, reasons_of_exclusion
 from perfsvc.store.findings.read import ACTIVE, put_event, set_state
 from perfsvc.store.findings.sightings import Columns, derived
 from perfsvc.store.schema.engine import among
@@ -144,13 +144,13 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
 
 
 def excluded_data(connection: Connection) -> set[tuple[int, int | None]]:
-    """Return what is excluded from judging: cases of runs as pairs of run and lineage, and whole runs with None."""
+    """Return what is excluded from judging: cases of runs as pairs of run and case, and whole runs with None."""
     query = (
-        select(Exclusions.run_id, Cases.lineage_id)
+        select(Exclusions.run_id, Cases.id)
         .outerjoin(Cases, Cases.id == Exclusions.case_id)
         .where(Exclusions.included_at.is_(None), HAS_CASE_OR_NONE)
     )
-    return {(run, lineage) for run, lineage in connection.execute(query)}
+    return {(run, case) for run, case in connection.execute(query)}
 
 
 def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:
@@ -167,12 +167,7 @@ def needing(connection: Connection, run: int, cases: Iterable[int] | None, *stat
         .where(on_a_side, Findings.state.in_(states), FindingCases.recovered_run_id.is_(None))
         .order_by(Findings.id, Cases.id)
     )
-    return list(connection.execute(query if cases is None else query.where(_is_one_of(cases))))
-
-
-def _is_one_of(cases: Iterable[int]) -> Any:
-    """Return the condition that a row of ``cases`` is one of some cases under any of their names."""
-    return Cases.lineage_id.in_(select(Cases.lineage_id).where(among(Cases.id, list(cases))))
+    return list(connection.execute(query if cases is None else query.where(among(Cases.id, list(cases)))))
 
 
 def _steps(connection: Connection, act: Act) -> list[Any]:
@@ -180,23 +175,23 @@ def _steps(connection: Connection, act: Act) -> list[Any]:
     uses = select(Sightings.step_id).where((Sightings.run_id == act.run) | (Sightings.baseline_run_id == act.run))
     is_undecided = Findings.state.in_(ACTIVE) | ((Findings.state == FindingState.RESOLVED) & ~Findings.decided)
     query = (
-        select(FindingCases, Cases.name, Cases.lineage_id, own_name(FindingCases.last_run_id))
+        select(FindingCases, Cases.name)
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
         .where(FindingCases.id.in_(uses), is_undecided)
         .order_by(FindingCases.finding_id, FindingCases.case_id, FindingCases.step)
     )
-    return list(connection.execute(query if act.cases is None else query.where(_is_one_of(act.cases))))
+    return list(connection.execute(query if act.cases is None else query.where(among(Cases.id, list(act.cases)))))
 
 
 def _judged_sightings(connection: Connection, steps: Iterable[Any]) -> Mapping[int, list[Columns]]:
     """Return the sightings of steps whose data is not excluded, oldest first, by the id of the step."""
-    lineages = {step.id: step.lineage_id for step in steps}
-    query = select(Sightings).where(among(Sightings.step_id, lineages.keys())).order_by(Sightings.run_id)
+    cases = {step.id: step.case_id for step in steps}
+    query = select(Sightings).where(among(Sightings.step_id, cases.keys())).order_by(Sightings.run_id)
     excluded = excluded_data(connection)
     by_step: dict[int, list[Columns]] = defaultdict(list)
     for row in connection.execute(query):
-        sides = {(run, of) for run in (row.run_id, row.baseline_run_id) for of in (None, lineages[row.step_id])}
+        sides = {(run, of) for run in (row.run_id, row.baseline_run_id) for of in (None, cases[row.step_id])}
         if excluded.isdisjoint(sides):
             by_step[row.step_id].append(row._asdict())
     return by_step
@@ -247,13 +242,12 @@ def _holder(connection: Connection, step: Any, since: datetime | None) -> int | 
         )
         stands = Findings.state.in_([*ACTIVE, FindingState.ACCEPTED]) & FindingCases.recovered_run_id.is_(None)
         holds = or_(holds, began & stands & (elsewhere | (FindingCases.step != step.step)))
-    name = own_name(FindingCases.last_run_id)
-    series = [getattr(FindingCases, key) == getattr(step, key) for key in ("device_id", "metric", "cache", "direction")]
+    columns = ("case_id", "device_id", "metric", "cache", "direction")
+    series = [getattr(FindingCases, name) == getattr(step, name) for name in columns]
     query = (
         select(FindingCases.finding_id)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .join(Cases, Cases.id == FindingCases.case_id)
-        .where(*series, Cases.lineage_id == step.lineage_id, name == step.own_name, holds)
+        .where(*series, holds)
         .order_by(FindingCases.finding_id.desc())
     )
     return connection.scalar(query.limit(1))

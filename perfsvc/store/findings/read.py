@@ -21,7 +21,7 @@ from perfsvc.model import (
     MovedSeries,
     Series,
 )
-from perfsvc.store.cases import series_of, with_series
+from perfsvc.store.cases import series_of, with_case
 from perfsvc.store.profiles import reasons_of
 from perfsvc.store.schema.code_tables import Explanations
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
@@ -117,7 +117,7 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
 
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
     """Return the ``finding_cases`` rows of some findings, each with its series. Renamed cases have present names."""
-    query = with_series(FindingCases, FindingCases.last_run_id).where(among(FindingCases.finding_id, numbers))
+    query = with_case(FindingCases).where(among(FindingCases.finding_id, numbers))
     in_order = query.order_by(*(getattr(FindingCases, name) for name in STEP))
     return [(row, series_of(row)) for row in connection.execute(in_order)]
 

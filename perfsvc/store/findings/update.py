@@ -23,13 +23,12 @@ from perfsvc.model import (
     Suspect,
     evidence_of,
 )
-from perfsvc.store.cases import SeriesKey, case_ids, device_ids, judged, own_name, series_keys
+from perfsvc.store.cases import SeriesKey, case_ids, device_ids, judged, series_keys
 from perfsvc.store.findings import sightings
 from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding, series_rows, set_state
 from perfsvc.store.findings.sightings import Columns, back, begin, see
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import STEP, FindingCases, Findings, Sightings
-from perfsvc.store.schema.tables import Cases
 from perfsvc.units import some
 
 Recovered = tuple[int, Series, int]
@@ -110,9 +109,8 @@ def _add_suspects(
 ) -> None:
     """Put the suspects of one root cause into findings; add the findings' numbers to ``updates`` by kind of change."""
     run, now = shown.run, shown.now
-    keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
-    rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
-    ids = case_ids(connection, [suspect.series.case for suspect in cause.suspects])
+    keys = series_keys(connection, [suspect.series for suspect in cause.suspects])
+    rows = _rows_by_series(connection, {key.case for key in keys.values()})
     unassigned: list[Suspect] = []
     by_event: dict[EventKind | None, dict[int, list[Suspect]]] = defaultdict(lambda: defaultdict(list))
     seen: list[tuple[Any, Columns]] = []
@@ -129,7 +127,6 @@ def _add_suspects(
         event, sighting = _seen_again(shown, row, suspect)
         by_event[event][row.finding_id].append(suspect)
         if sighting:
-            _set_case(connection, row, ids[suspect.series.case])
             seen.append((row, sighting))
     see(connection, seen)
     for finding, suspects in sorted(by_event[EventKind.REOPENED].items()):
@@ -150,23 +147,22 @@ def _add_suspects(
         _join_or_raise(connection, shown, cause, updates)
 
 
-def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
-    """Return the ``finding_cases`` rows of some lineages by series and direction.
+def _rows_by_series(connection: Connection, cases: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
+    """Return the ``finding_cases`` rows of some cases by series and direction.
 
     Rows of active findings come first, and among these the last step that has not recovered. Rows of other findings
     follow, newest finding first. A series that left its finding because its data was excluded has no row.
     """
     query = (
-        select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
+        select(FindingCases, Findings.state, Findings.cause)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .join(Cases, Cases.id == FindingCases.case_id)
-        .where(among(Cases.lineage_id, lineages))
+        .where(among(FindingCases.case_id, cases))
         .where(judged(FindingCases.recovered_run_id, FindingCases.case_id))
         .order_by(FindingCases.finding_id.desc(), FindingCases.step.desc())
     )
     rows: dict[tuple[SeriesKey, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
-        rows[SeriesKey(row.lineage_id, row.own_name, row.device_id, row.metric, row.cache), row.direction].append(row)
+        rows[SeriesKey(row.case_id, row.device_id, row.metric, row.cache), row.direction].append(row)
     for of_series in rows.values():
         of_series.sort(key=_standing_first)
     return rows
@@ -234,13 +230,6 @@ def _seen_again(shown: RunFindings, row: Any, suspect: Suspect) -> tuple[EventKi
     return EventKind.JOINED if row.recovered_run_id not in {None, run} else None, sighting
 
 
-def _set_case(connection: Connection, row: Any, case: int) -> None:
-    """Give a step the id of its case's name in the present run, unless the finding has a step with this id already."""
-    same_step = {name: getattr(row, name) for name in STEP} | {"case_id": case}
-    if case != row.case_id and connection.scalar(select(FindingCases.id).filter_by(**same_step)) is None:
-        connection.execute(update(FindingCases).where(FindingCases.id == row.id).values(case_id=case))
-
-
 def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, now: datetime) -> None:
     """Give an unconfirmed finding the cause that a run has found; do nothing if it has a cause already."""
     values = {"cause": cause.cause, "root_cause": cause.root_cause, "evidence": cause.evidence}
@@ -268,8 +257,8 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
     Then the step goes into the finding of its own root cause, which may be a new finding.
     """
     run, now = shown.run, shown.now
-    keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
-    rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
+    keys = series_keys(connection, [suspect.series for suspect in cause.suspects])
+    rows = _rows_by_series(connection, {key.case for key in keys.values()})
     stepped: dict[int, list[tuple[Suspect, int]]] = defaultdict(list)
     elsewhere: list[tuple[Suspect, int]] = []
     for suspect in cause.suspects:

@@ -3,22 +3,21 @@
 A row is recognized in the other database by its identity (``tables.IDENTITY``), never by its number.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select
 
-from perfsvc.model import Case
-from perfsvc.store.cases import case_id
+from perfsvc.store.cases import CASE_COLUMNS, case_ids, case_of, former_variants
 from perfsvc.store.keeping.tables import IDENTITY, NOT_REFERRED, PARTS, SHARED, Table
 from perfsvc.store.schema.all_tables import all_tables
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import insert_new
-from perfsvc.store.schema.tables import Cases, Lineages, Runs
+from perfsvc.store.schema.tables import Cases, Runs
 
 ROWS = 1_000
 """The rows that are in memory at a time; the samples of a large run would fill it."""
@@ -60,11 +59,9 @@ class Copier:
         if table in SHARED:
             known[number] = self._shared(table, number)
         elif table is Cases:
-            self._copy_names(number)
+            self._copy_cases()
         elif table is Profiles:
             self._find_profiles(number)
-        elif table is Lineages:
-            return self._lineage(number)
         return known.get(number)
 
     def translated(self, table: Table, row: StoredRow) -> Row:
@@ -189,28 +186,16 @@ class Copier:
                     insert_new(self.target, part, self.translated(part, part_row))
         return stored
 
-    def _copy_names(self, number: Any) -> None:
-        """Find or store a case with all names of its lineage, and note the number of each name."""
-        lineage = select(Cases.lineage_id).where(Cases.id == number).scalar_subquery()
-        names = self.source.execute(select(Cases).where(Cases.lineage_id == lineage).order_by(Cases.former)).all()
-        if not names:
-            return
-        present = names[0]
-        point = tuple(json.loads(present.point).items())
-        formerly = tuple(name.variant for name in names[1:])
-        case_id(self.target, Case(present.benchmark, present.variant, point, present.version, formerly=formerly))
-        query = select(Cases.variant, Cases.id).where(
-            Cases.benchmark == present.benchmark, Cases.point == present.point, Cases.version == present.version
-        )
-        stored = dict(self.target.execute(query).all())
-        self._numbers[Cases] |= {name.id: stored[name.variant] for name in names}
+    def _copy_cases(self) -> None:
+        """Find or store all cases with their former names, and note their numbers.
 
-    def _lineage(self, number: int) -> int | None:
-        """Return the lineage in the target of the cases of a lineage; it may change when another case is copied."""
-        case = self.source.scalar(select(Cases.id).where(Cases.lineage_id == number).order_by(Cases.former).limit(1))
-        if case is None:
-            return None
-        return self.target.scalar(select(Cases.lineage_id).where(Cases.id == self.number(Cases, case)))
+        They are stored together, so that a new variant with the former name of another one is no renamed case.
+        """
+        former = former_variants(self.source)
+        stored = self.source.execute(select(Cases.id, *CASE_COLUMNS)).all()
+        cases = {number: replace(case_of(*name), formerly=former.get(number, ())) for number, *name in stored}
+        ids = case_ids(self.target, cases.values())
+        self._numbers[Cases] |= {number: ids[case] for number, case in cases.items()}
 
     def _find_profiles(self, number: int) -> None:
         """Note the number of each profile of the run to which a profile belongs, if the target has the run."""

@@ -38,10 +38,10 @@ from perfsvc.store.schema.tables import (
     Cases,
     Devices,
     Environments,
+    FormerNames,
     FullEnvironments,
     GpuPeaks,
     Imports,
-    Lineages,
     Measurements,
     Metrics,
     NoiseOfCases,
@@ -100,7 +100,7 @@ OF_RUN: Final = (Measurements, Imports, Confirmations, Profiles, Explanations, E
 OF_RUN_REPLACED: Final = (NoiseOfCases, Peaks, OverBudgetCases, Verdicts)
 """The rows of a run that a later command on the same run replaces."""
 
-BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, Lineages)
+BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, FormerNames)
 """Tables that ``perfsvc.store.keeping`` copies with code of their own."""
 
 LEFT_OUT: Final[dict[Table, str]] = {

@@ -204,19 +204,26 @@ def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
     return () if samples is None else tuple(samples.tolist())
 
 
-def put_measurements(connection: Connection, run: int, entries: Iterable[MeasurementEntry], keys: Keys) -> int:
-    """Store measurements of a run with their metrics; return how many replicas the run needs for them."""
+def put_measurements(
+    connection: Connection, run: int, entries: Iterable[MeasurementEntry], keys: Keys, beside: Collection[Case] = ()
+) -> int:
+    """Store measurements of a run with their metrics; return how many replicas the run needs for them.
+
+    ``beside`` has further cases of the run.
+    """
     replicas = 0
     remaining = iter(entries)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
-        _put_part(connection, run, part, keys)
+        _put_part(connection, run, part, keys, beside)
         replicas = max(replicas, *(entry.measurement.replica + 1 for entry in part))
     return replicas
 
 
-def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEntry], keys: Keys) -> None:
+def _put_part(
+    connection: Connection, run: int, entries: Sequence[MeasurementEntry], keys: Keys, beside: Collection[Case]
+) -> None:
     """Store some measurements with few statements: a statement costs more than the row that it stores."""
-    cases = case_ids(connection, (entry.measurement.case for entry in entries))
+    cases = case_ids(connection, (entry.measurement.case for entry in entries), beside)
     devices = device_ids(connection, (entry.measurement.device for entry in entries))
     environments = {
         environment: environment_id(connection, environment)

@@ -38,7 +38,6 @@ _COLUMNS: dict[str, Any] = {
     "device_model": Devices.model,
     "interconnect": Devices.interconnect,
     "case": Cases.name,
-    "lineage": Cases.lineage_id,
     "benchmark": Cases.benchmark,
     "variant": Cases.variant,
     "point": Cases.point,

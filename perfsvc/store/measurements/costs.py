@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, true
 
 from perfsvc.model import CacheState, Case, RunState
-from perfsvc.store.cases import lineages_of
+from perfsvc.store.cases import ids_of
 from perfsvc.store.rows import CaseCost
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
@@ -24,20 +24,20 @@ def costs_of(
     connection: Connection, cases: Iterable[Case], devices: Collection[str], before: int | None
 ) -> dict[tuple[str, str, CacheState], CaseCost]:
     """Return the cost and the noise of cases by device (UUID), case id and cache state; see ``CaseCost``."""
-    lineages = lineages_of(connection, cases)
-    newest = _newest(set(lineages.values()), devices, before)
+    ids = ids_of(connection, cases)
+    newest = _newest(set(ids.values()), devices, before)
     measured = _measured(connection, newest, before)
     between = _between(connection, newest, before)
-    found: dict[int, list[tuple[str, CacheState, CaseCost]]] = {lineage: [] for lineage in lineages.values()}
-    for (lineage, uuid, cache), past in measured.items():
+    found: dict[int, list[tuple[str, CacheState, CaseCost]]] = {number: [] for number in ids.values()}
+    for (number, uuid, cache), past in measured.items():
         if past.walls_s:
-            cost = CaseCost(fmean(past.walls_s), between.get((lineage, uuid, cache)), past.last, len(past.runs))
-            found[lineage].append((uuid, cache, cost))
-    return {(uuid, case.id, cache): cost for case, lineage in lineages.items() for uuid, cache, cost in found[lineage]}
+            cost = CaseCost(fmean(past.walls_s), between.get((number, uuid, cache)), past.last, len(past.runs))
+            found[number].append((uuid, cache, cost))
+    return {(uuid, case.id, cache): cost for case, number in ids.items() for uuid, cache, cost in found[number]}
 
 
 _Place = tuple[int, str, CacheState]
-"""A case's lineage, a device's UUID, and a cache state."""
+"""A case's id, a device's UUID, and a cache state."""
 
 
 @dataclass(slots=True)
@@ -65,8 +65,8 @@ class _Past:
             self.walls_s.append(wall_s)
 
 
-def _newest(lineages: Collection[int], devices: Collection[str], before: int | None) -> CTE:
-    """Return a query of each name of the cases on each device, with the run of its ``NEWEST``-th newest measurement."""
+def _newest(cases: Collection[int], devices: Collection[str], before: int | None) -> CTE:
+    """Return a query of the cases on each device, with the run of its ``NEWEST``-th newest measurement."""
     run = (
         select(Measurements.run_id)
         .where(Measurements.case_id == Cases.id, Measurements.device_id == Devices.id)
@@ -77,10 +77,10 @@ def _newest(lineages: Collection[int], devices: Collection[str], before: int | N
         .scalar_subquery()
     )
     return (
-        select(Cases.lineage_id, Cases.id.label("case_id"), Devices.id.label("device_id"), Devices.uuid)
+        select(Cases.id.label("case_id"), Devices.id.label("device_id"), Devices.uuid)
         .add_columns(func.coalesce(run, 0).label("run_id"))
         .join(Devices, true())
-        .where(among(Cases.lineage_id, lineages), Devices.uuid.in_(devices))
+        .where(among(Cases.id, cases), Devices.uuid.in_(devices))
         .cte()
         .prefix_with("MATERIALIZED")  # else SQLite computes the run again for every measurement of the case
     )
@@ -103,7 +103,7 @@ def _of_newest(table: Any, newest: CTE, before: int | None) -> ColumnElement[boo
 def _measured(connection: Connection, newest: CTE, before: int | None) -> dict[_Place, _Past]:
     """Read the newest measurements; one that took no time is ignored: its case did not compile or was skipped."""
     query = (
-        select(newest.c.lineage_id, newest.c.uuid, Measurements.cache, Measurements.run_id)
+        select(newest.c.case_id, newest.c.uuid, Measurements.cache, Measurements.run_id)
         .add_columns(Runs.state, Measurements.wall_s, Measurements.measured_at)
         .join(Measurements, _of_newest(Measurements, newest, before))
         .join(Runs, Runs.id == Measurements.run_id)
@@ -111,8 +111,8 @@ def _measured(connection: Connection, newest: CTE, before: int | None) -> dict[_
         .order_by(Measurements.run_id.desc())
     )
     measured: dict[_Place, _Past] = {}
-    for lineage, uuid, cache, run, state, wall_s, measured_at in connection.execute(query):
-        past = measured.setdefault((lineage, uuid, cache), _Past(measured_at))
+    for case, uuid, cache, run, state, wall_s, measured_at in connection.execute(query):
+        past = measured.setdefault((case, uuid, cache), _Past(measured_at))
         past.add(run, state, wall_s, measured_at)
     return measured
 
@@ -120,9 +120,9 @@ def _measured(connection: Connection, newest: CTE, before: int | None) -> dict[_
 def _between(connection: Connection, newest: CTE, before: int | None) -> dict[_Place, float]:
     """Return the noise between replicas in the newest run that has such a value."""
     query = (
-        select(newest.c.lineage_id, newest.c.uuid, NoiseOfCases.cache, NoiseOfCases.noise_between)
+        select(newest.c.case_id, newest.c.uuid, NoiseOfCases.cache, NoiseOfCases.noise_between)
         .join(NoiseOfCases, _of_newest(NoiseOfCases, newest, before))
         .where(NoiseOfCases.noise_between.is_not(None))
         .order_by(NoiseOfCases.run_id)
     )
-    return {(lineage, uuid, cache): between for lineage, uuid, cache, between in connection.execute(query)}
+    return {(case, uuid, cache): between for case, uuid, cache, between in connection.execute(query)}

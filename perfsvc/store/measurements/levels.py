@@ -14,10 +14,10 @@ from sqlalchemy import case as sql_case
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Series, Status
 from perfsvc.model.levels import LevelColumns
-from perfsvc.store.cases import present_cases_of, reasons_of_exclusion
+from perfsvc.store.cases import CASE_COLUMNS, case_of, reasons_of_exclusion
 from perfsvc.store.histories import changes
 from perfsvc.store.schema.column_types import report_damaged
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.kept_columns import Reading, columns_by_run
 from perfsvc.store.schema.samples import DAMAGED, unpack_array, unpack_together
 from perfsvc.store.schema.shared_reading import Columns, numbers
@@ -131,7 +131,7 @@ class _StoredLevels:
         return int(json.loads(self.text.tobytes())["run"])
 
     def levels(self, connection: Connection, series_by_key: dict[bytes, Sequence[Series]]) -> LevelColumns:
-        """Return the levels that are judged, under the present names of their cases, and report damaged samples.
+        """Return the levels that are judged, and report damaged samples.
 
         Args:
             connection: a transaction.
@@ -144,9 +144,8 @@ class _StoredLevels:
         keys = (self.cases, self.devices, self.states, self.groups, self.metrics)
         key = repr((text["metrics"], excluded)).encode() + b"".join(column.tobytes() for column in keys)
         if key not in series_by_key or self.damaged.size:
-            # An excluded case is measured too: without it, a variant that reuses its former name would look like it.
-            named = present_cases_of(connection, np.unique(self.cases).tolist())
-            cases = {number: named[number] for number in np.unique(self.cases[is_judged]).tolist() if number in named}
+            query = select(Cases.id, *CASE_COLUMNS).where(among(Cases.id, np.unique(self.cases[is_judged]).tolist()))
+            cases = {number: case_of(*name) for number, *name in connection.execute(query)}
             series_by_key[key] = self._series(connection, cases, text["metrics"])
             for case in self.damaged.tolist():
                 if case in cases:

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, 
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
-from perfsvc.store.cases import PresentNames, namesakes_of
-from perfsvc.store.histories import changes, of_stored_cases, read_lineages
+from perfsvc.store.cases import Names, ids_of
+from perfsvc.store.histories import changes, of_stored_cases
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among
@@ -33,21 +33,19 @@ def load_quantities(
 ) -> dict[Series, CaseQuantities]:
     """Return what some runs measured of each case besides its time, by the series of its time.
 
-    A run in which a replica of the case is not ok is left out. The names of cases are the present ones. Several
-    processes read what many runs measured of all cases, and what runs measured that have ended is kept in files.
+    A run in which a replica of the case is not ok is left out. Several processes read what many runs measured of all
+    cases, and what runs measured that have ended is kept in files.
     """
     if cases is None:
         columns = joined(columns_by_run(database, sorted(runs), _reading(database)))
         if not columns:
             return {}
         with database.reading() as connection:
-            return _by_series(connection, of_stored_cases(connection, columns, 1), PresentNames(connection))
+            return _by_series(connection, of_stored_cases(connection, columns, 1), Names(connection))
     with database.reading() as connection:
-        ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+        ids = set(ids_of(connection, cases).values())
         query = _query(runs).where(among(Measurements.case_id, ids))
-        found = _by_series(connection, _read(connection, query), PresentNames(connection, ids))
-    wanted = set(cases)
-    return {series: quantities for series, quantities in found.items() if series.case in wanted}
+        return _by_series(connection, _read(connection, query), Names(connection, ids))
 
 
 def _reading(database: Database) -> Reading:
@@ -87,20 +85,18 @@ def _read(connection: Connection, query: Select[Any]) -> Columns:
     return read_columns(connection, query, "iiiiifffiii")
 
 
-def _by_series(connection: Connection, columns: Columns, names: PresentNames) -> dict[Series, CaseQuantities]:
+def _by_series(connection: Connection, columns: Columns, names: Names) -> dict[Series, CaseQuantities]:
     """Return the quantities of each case that the columns of ``_query`` hold."""
-    columns = [*columns, *read_lineages(connection, columns[0], columns[1])]
-    bad, lineages, own = columns[10:]
-    in_order = np.lexsort((columns[1], columns[0], columns[3], columns[2], own, lineages))
-    in_order = in_order[bad[in_order] == 0]
-    run, _, device, cache, environment, error, moved, flops, precisions, link, _, lineages, own = (
+    in_order = np.lexsort((columns[0], columns[3], columns[2], columns[1]))
+    in_order = in_order[columns[10][in_order] == 0]
+    run, case, device, cache, environment, error, moved, flops, precisions, link, _ = (
         column[in_order] for column in columns
     )
-    facts = _facts_of_rows(connection, run, lineages, device, environment)
-    begins = np.flatnonzero(changes(lineages, own, device, cache)) if run.size else np.empty(0, np.int64)
+    facts = _facts_of_rows(connection, run, case, device, environment)
+    begins = np.flatnonzero(changes(case, device, cache)) if run.size else np.empty(0, np.int64)
     quantities: dict[Series, CaseQuantities] = {}
     for begin, end in pairwise([*begins.tolist(), run.size]):
-        series = names.series(int(lineages[begin]), int(own[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
+        series = names.series(int(case[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
         at = slice(begin, end)
         if series:
             quantities[series] = CaseQuantities(
@@ -109,13 +105,13 @@ def _by_series(connection: Connection, columns: Columns, names: PresentNames) ->
     return quantities
 
 
-def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices: _Ints, environments: _Ints) -> _Floats:
+def _facts_of_rows(connection: Connection, run: _Ints, cases: _Ints, devices: _Ints, environments: _Ints) -> _Floats:
     """Return the registers and the spilled bytes of each row, shape (rows, 2); NaN if unknown.
 
     Args:
         connection: a transaction.
         run: the run of each row, like the other columns.
-        lineages: its lineage.
+        cases: its case.
         devices: its device.
         environments: its environment.
     """
@@ -131,14 +127,14 @@ def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices:
     toolkits = dict(connection.execute(select(Environments.id, Environments.toolkit)).all())
     for row in np.flatnonzero(np.isin(run, list(commits))).tolist():
         target, toolkit = targets.get(int(devices[row]), ""), toolkits.get(int(environments[row]), "")
-        known = facts.get((int(lineages[row]), target, commits[int(run[row])], toolkit))
+        known = facts.get((int(cases[row]), target, commits[int(run[row])], toolkit))
         if known:
             found[row] = known
     return found
 
 
 def _static_facts(connection: Connection, runs: Collection[int]) -> dict[tuple[int, str, str, str], _Facts]:
-    """Return the static facts of cases by lineage, architecture, commit and compiler.
+    """Return the static facts of cases by case, architecture, commit and compiler.
 
     The facts are those that ``perfsvc check`` stored for the commits of the runs; the newest check of a commit counts.
     """
@@ -146,7 +142,7 @@ def _static_facts(connection: Connection, runs: Collection[int]) -> dict[tuple[i
     of_check = (
         select(
             CheckedKernels.check_id,
-            Cases.lineage_id,
+            CheckedKernels.case_id,
             CheckedKernels.architecture,
             Checks.git_commit,
             Checks.toolkit,
@@ -154,12 +150,11 @@ def _static_facts(connection: Connection, runs: Collection[int]) -> dict[tuple[i
             func.sum(KernelFacts.spill_store_bytes + KernelFacts.spill_load_bytes).label("spilled"),
         )
         .join(Checks, Checks.id == CheckedKernels.check_id)
-        .join(Cases, Cases.id == CheckedKernels.case_id)
         .join(KernelFacts, KernelFacts.id == CheckedKernels.facts_id)
         .where(Checks.git_dirty.is_(False), Checks.git_commit.in_(commits), CheckedKernels.status == Status.OK)
         .group_by(
             CheckedKernels.check_id,
-            Cases.lineage_id,
+            CheckedKernels.case_id,
             CheckedKernels.architecture,
             Checks.git_commit,
             Checks.toolkit,
@@ -167,6 +162,6 @@ def _static_facts(connection: Connection, runs: Collection[int]) -> dict[tuple[i
         .order_by(CheckedKernels.check_id)
     )
     return {
-        (row.lineage_id, row.architecture, row.git_commit, row.toolkit): (int(row.registers), int(row.spilled))
+        (row.case_id, row.architecture, row.git_commit, row.toolkit): (int(row.registers), int(row.spilled))
         for row in connection.execute(of_check)
     }

@@ -1,6 +1,6 @@
 """Runs that another host has sent: store them, each only once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.keys import Keys
-from perfsvc.model import DeviceInfo, Noise
+from perfsvc.model import Case, DeviceInfo, Noise
 from perfsvc.store.cases import case_id, device_ids
 from perfsvc.store.devices import put_device
 from perfsvc.store.measurements import put_measurements, put_noise
@@ -93,18 +93,20 @@ class ReceivedStore:
             if known is not None:
                 return Received(known, new=False)
             _put_devices(connection, sent.devices)
-            run = self._put_run(connection, sent, measurements)
+            run = self._put_run(connection, sent, measurements, {case for _, case, _ in noise})
             put_noise(connection, run, noise)
             _put_peaks(connection, run, sent)
             row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
             connection.execute(insert(ReceivedRuns), row)
             return Received(run, new=True)
 
-    def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
+    def _put_run(
+        self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement], timed: Collection[Case]
+    ) -> int:
         """Store a run with its measurements, its environment and the cases that were over budget."""
         row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
         number = new_id(connection, Runs, row)
-        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys)
+        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys, timed)
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
         if sent.environment is not None:
             put_full(connection, number, sent.environment)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, select
 
 from perfsvc.errors import UsageError
 from perfsvc.model import (
@@ -14,7 +14,7 @@ from perfsvc.model import (
     Measurement,
     Work,
 )
-from perfsvc.store.cases import CASE_COLUMNS, case_of
+from perfsvc.store.cases import CASE_COLUMNS, case_of, former_variants
 from perfsvc.store.devices import DeviceStore
 from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
@@ -27,6 +27,7 @@ from perfsvc.store.schema.tables import (
     Cases,
     Devices,
     Environments,
+    FormerNames,
     GpuPeaks,
     Measurements,
     Metrics,
@@ -76,11 +77,15 @@ class SendingStore:
         )
 
     def measurements(self, number: int) -> Iterator[SentMeasurement]:
-        """Yield the measurements of a run in the order in which they were stored.
+        """Yield the measurements of a run, those of renamed cases first, else in the order in which they were stored.
+
+        The receiver then knows a renamed case before a new variant with its former name.
 
         Raises ``UsageError`` if their samples were removed: then the receiver could not compute what this host has.
         """
-        query = select(Measurements.id).where(Measurements.run_id == number).order_by(Measurements.id)
+        is_renamed = exists().where(FormerNames.case_id == Measurements.case_id)
+        query = select(Measurements.id).where(Measurements.run_id == number)
+        query = query.order_by(is_renamed.desc(), Measurements.id)
         with self._database.reading() as connection:
             ids = connection.scalars(query).all()
         for start in range(0, len(ids), PART):
@@ -122,17 +127,17 @@ class SendingStore:
 
 @copying()
 def _measurements(connection: Connection, run: int, ids: Sequence[int]) -> list[SentMeasurement]:
-    """Return some measurements of a run, in the order of their ids."""
+    """Return some measurements of a run, in the order of ``ids``."""
     query = (
-        select(*CASE_COLUMNS, Cases.lineage_id, Cases.former, Devices.uuid, *ENVIRONMENT, Measurements)
+        select(*CASE_COLUMNS, Devices.uuid, *ENVIRONMENT, Measurements)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Environments, Environments.id == Measurements.environment_id)
         .where(Measurements.id.in_(ids))
-        .order_by(Measurements.id)
     )
-    rows = connection.execute(query).all()
-    former = _former_names(connection, {row.lineage_id for row in rows})
+    places = {number: place for place, number in enumerate(ids)}
+    rows = sorted(connection.execute(query), key=lambda row: places[row.id])
+    former = former_variants(connection, {row.case_id for row in rows})
     metrics: dict[int, dict[str, float]] = defaultdict(dict)
     values = select(Metrics).where(Metrics.measurement_id.in_(ids), Metrics.value.is_not(None))
     for metric in connection.execute(values):
@@ -146,16 +151,15 @@ def _sent(
     former: Mapping[int, tuple[str, ...]],
     metrics: Mapping[str, float],
 ) -> SentMeasurement:
-    """Return a measurement from its row, the former names of its lineage, and its metrics."""
+    """Return a measurement from its row, the former names of cases, and its metrics."""
     if row.samples is None and row.sample_count:
         raise UsageError(
             f"the samples of run {run} were removed", cure="send runs before perfsvc db prune removes them"
         )
     case = case_of(row.benchmark, row.variant, row.point, row.version)
-    formerly = () if row.former else former.get(row.lineage_id, ())
     samples_s = _short(row.samples)
     measurement = Measurement(
-        Case(case.benchmark, case.variant, case.point, case.version, formerly),
+        Case(case.benchmark, case.variant, case.point, case.version, former.get(row.case_id, ())),
         row.uuid,
         row.replica,
         row.status,
@@ -186,15 +190,6 @@ def _sent(
         row.relative_to,
         row.measured_at,
     )
-
-
-def _former_names(connection: Connection, lineages: set[int]) -> dict[int, tuple[str, ...]]:
-    """Return the former names of the variants of lineages."""
-    query = select(Cases.lineage_id, Cases.variant).where(Cases.lineage_id.in_(lineages), Cases.former)
-    names: dict[int, tuple[str, ...]] = defaultdict(tuple)
-    for lineage, variant in connection.execute(query.order_by(Cases.id)):
-        names[lineage] += (variant,)
-    return names
 
 
 def _batches(blob: bytes | None, samples_s: tuple[float, ...]) -> tuple[Batch, ...]:

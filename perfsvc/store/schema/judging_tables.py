@@ -69,7 +69,7 @@ class Pins(Base):
 
     __tablename__ = "pins"
 
-    lineage_id: ColumnElement[int] = column(ForeignKey("lineages.id", ondelete="RESTRICT"), primary_key=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     metric: ColumnElement[str] = column(primary_key=True)
     cache: ColumnElement[CacheState] = column(primary_key=True)

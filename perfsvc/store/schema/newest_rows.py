@@ -1,7 +1,7 @@
 """The newest points of all histories, chosen before the rows of many runs are joined and sorted."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,7 @@ _Bools = NDArray[np.bool_]
 _Ints = NDArray[np.int64]
 
 
-def newest_rows(
-    parts: Sequence[Columns], most: int, names: Callable[[_Ints, _Ints], tuple[_Ints, _Ints]]
-) -> list[Columns]:
+def newest_rows(parts: Sequence[Columns], most: int) -> list[Columns]:
     """Return the rows that hold at least the newest ``most`` points of each series, in as many runs as it needs.
 
     Some series keep more points: a row is kept if any metric of its case needs it.
@@ -30,7 +28,6 @@ def newest_rows(
         parts: the columns of ``store.histories`` for each run, the oldest run first: those of the measurements with the
             errors of results, and those of the named metrics.
         most: at least 1.
-        names: returns the lineage and the own name of each row from its run and its case.
     """
     devices = 1 + max((int(part[3].max()) for part in parts if part[3].size), default=0)
     counts: dict[str, NDArray[np.int32]] = {}
@@ -46,11 +43,8 @@ def newest_rows(
 
     kept = []
     for part in reversed(parts):
-        ids, run, case, device, state, _, _, ok, medians, _, _, errors, known, code, values, metrics = part
-        lineage, own = names(run.astype(np.int64), case.astype(np.int64))
-        # A lineage and an own name are different series: one has even numbers, the other odd ones.
-        series = np.where(own > 0, 2 * own + 1, 2 * lineage)
-        cell = (series * devices + device) * 2 + state
+        ids, _, case, device, state, _, _, ok, medians, _, _, errors, known, code, values, metrics = part
+        cell = (case.astype(np.int64) * devices + device) * 2 + state
         bad = np.isin(cell, cell[ok != 1]) if (ok != 1).any() else np.zeros(ids.size, np.bool_)
         wanted = np.zeros(ids.size, np.bool_)
         for metric, has_point in ((" time", bad | ~np.isnan(medians)), (" error", ~bad & ~np.isnan(errors))):
@@ -64,8 +58,6 @@ def newest_rows(
             continue
         if not wanted.all():
             wanted = np.isin(cell, cell[wanted])  # a replica without this value belongs to its run all the same
-            if own.any():  # a former name is that of a new variant only beside another name of its lineage
-                wanted |= np.isin(lineage, lineage[wanted & (own > 0)])
         if wanted.all():
             kept.append(part)
         else:

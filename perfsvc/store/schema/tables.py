@@ -105,36 +105,36 @@ class Environments(Base):
     parts_digest: ColumnElement[str]
 
 
-class Lineages(Base):
-    """The history that the names of a renamed case share."""
-
-    __tablename__ = "lineages"
-
-    id: ColumnElement[Key]
-    started_at: ColumnElement[datetime]
-
-
 class Cases(Base):
-    """A case under one of its names; ``former`` is true if a later name of its lineage has replaced this name.
+    """A case under its present name.
 
     ``point`` is a compact JSON object of axes and values, in the order of the axes; ``name`` is the case id as printed.
     """
 
     __tablename__ = "cases"
-    __table_args__ = (
-        UniqueConstraint("benchmark", "variant", "point", "version"),
-        partial_index("uq_cases_present_of_lineage", "lineage_id", where="NOT former", unique=True),
-        Index(None, "lineage_id", "id"),
-    )
+    __table_args__ = (UniqueConstraint("benchmark", "variant", "point", "version"),)
 
     id: ColumnElement[Key]
-    lineage_id: ColumnElement[int] = column(ForeignKey("lineages.id", ondelete="RESTRICT"))
     name: ColumnElement[str] = column(index=True)
     benchmark: ColumnElement[str]
     variant: ColumnElement[str]
     point: ColumnElement[str]
     version: ColumnElement[int]
-    former: ColumnElement[bool]
+
+
+class FormerNames(Base):
+    """A variant and a name that a case had before; ``until_run`` is the last run that knew the case by them.
+
+    ``until_run`` is NULL if no run did: the case was measured under its present name first. It is no foreign key,
+    because the run may be deleted.
+    """
+
+    __tablename__ = "former_names"
+
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="CASCADE"), primary_key=True)
+    variant: ColumnElement[str] = column(primary_key=True)
+    name: ColumnElement[str] = column(index=True)
+    until_run: ColumnElement[int | None]
 
 
 class Artifacts(Base):
@@ -331,10 +331,7 @@ class GpuPeaks(Base):
 
 
 class OverBudgetCases(Base):
-    """A case that a run did not measure because the budget was used up.
-
-    Later runs look for these rows by lineage, so that they find a case that was renamed meanwhile.
-    """
+    """A case that a run did not measure because the budget was used up."""
 
     __tablename__ = "over_budget"
 

@@ -58,23 +58,19 @@ CREATE TABLE bisections (
 	CONSTRAINT pk_bisections PRIMARY KEY (id), 
 	CONSTRAINT fk_bisections_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE
 );
-INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 06:39:37.422437');
+INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 11:10:07.494607');
 CREATE TABLE cases (
 	id INTEGER NOT NULL, 
-	lineage_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
 	benchmark TEXT NOT NULL, 
 	variant TEXT NOT NULL, 
 	point TEXT NOT NULL, 
 	version INTEGER NOT NULL, 
-	former BOOLEAN NOT NULL, 
 	CONSTRAINT pk_cases PRIMARY KEY (id), 
-	CONSTRAINT fk_cases_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT uq_cases_benchmark_variant_point_version UNIQUE (benchmark, variant, point, version)
 );
-INSERT INTO "cases" VALUES(1,1,'transpose/tiled[n=64]','transpose','tiled','{"n":64}',1,1);
-INSERT INTO "cases" VALUES(2,2,'transpose/naive[n=64]','transpose','naive','{"n":64}',1,0);
-INSERT INTO "cases" VALUES(3,1,'transpose/shared[n=64]','transpose','shared','{"n":64}',1,0);
+INSERT INTO "cases" VALUES(1,'transpose/shared[n=64]','transpose','shared','{"n":64}',1);
+INSERT INTO "cases" VALUES(2,'transpose/naive[n=64]','transpose','naive','{"n":64}',1);
 CREATE TABLE checked_kernels (
 	check_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -119,7 +115,7 @@ CREATE TABLE checks (
 	accepted TEXT NOT NULL, 
 	CONSTRAINT uq_checks_uid UNIQUE (uid)
 );
-INSERT INTO "checks" VALUES(1,'95c9f9a7537d4f3584334fbb6085f3f5','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
+INSERT INTO "checks" VALUES(1,'9d6680c194ce4dfa8d4d9fe7b96b3dad','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
 CREATE TABLE confirmation_runs (
 	confirmation_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -175,8 +171,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 06:39:37.353959');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 06:39:37.356257');
+INSERT INTO "confirmations" VALUES(1,2,1,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 11:10:07.389153');
+INSERT INTO "confirmations" VALUES(2,2,1,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 11:10:07.391499');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -234,7 +230,7 @@ CREATE TABLE exclusions (
 	CONSTRAINT pk_exclusions PRIMARY KEY (id), 
 	CONSTRAINT fk_exclusions_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT
 );
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 06:39:37.428256','bob','2026-11-29 06:39:37.436230',0);
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 11:10:07.501692','bob','2026-11-29 11:10:07.511131',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
 	kind VARCHAR(16) NOT NULL, 
@@ -274,7 +270,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 06:39:37.394588');
+INSERT INTO "explanations" VALUES(1,2,1,1,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 11:10:07.452513');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -322,7 +318,7 @@ CREATE TABLE finding_cases (
 	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_finding_cases_finding_id_case_id_device_id_metric_cache_step UNIQUE (finding_id, case_id, device_id, metric, cache, step)
 );
-INSERT INTO "finding_cases" VALUES(1,1,3,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
+INSERT INTO "finding_cases" VALUES(1,1,1,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
 CREATE TABLE finding_events (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
@@ -336,9 +332,9 @@ CREATE TABLE finding_events (
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 06:39:37.329708','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 06:39:37.344888','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 06:39:37.350316','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 11:10:07.366620','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 11:10:07.381080','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 11:10:07.385703','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
@@ -359,8 +355,17 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT uq_findings_uid UNIQUE (uid)
 );
-INSERT INTO "findings" VALUES(1,'2562d1906ae64c999ea0ee2fb8214377','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 06:39:37.350316',1,'bob','2026-01-01 00:00:00.000000');
-INSERT INTO "findings" VALUES(2,'54fae0e8679742ffb731dd28a93e8c20','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
+INSERT INTO "findings" VALUES(1,'e07362341cc24beba8dcf8fcf0bcc917','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 11:10:07.385703',1,'bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(2,'2b8fc562b4ed4fa8ab48ccc93b559244','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
+CREATE TABLE former_names (
+	case_id INTEGER NOT NULL, 
+	variant TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	until_run INTEGER, 
+	CONSTRAINT pk_former_names PRIMARY KEY (case_id, variant), 
+	CONSTRAINT fk_former_names_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE CASCADE
+);
+INSERT INTO "former_names" VALUES(1,'tiled','transpose/tiled[n=64]',1);
 CREATE TABLE full_environments (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -381,7 +386,7 @@ CREATE TABLE gpu_peaks (
 	CONSTRAINT pk_gpu_peaks PRIMARY KEY (device_id, driver, power_limit_w, name), 
 	CONSTRAINT fk_gpu_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT
 );
-INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 06:39:37.313694');
+INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 11:10:07.347956');
 CREATE TABLE imports (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -392,13 +397,6 @@ CREATE TABLE imports (
 	CONSTRAINT fk_imports_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
 INSERT INTO "imports" VALUES('abababababababababababababababababababababababababababababababab',1,'nvbench','out.json','2025-01-01 00:00:00.000000');
-CREATE TABLE lineages (
-	id INTEGER NOT NULL, 
-	started_at DATETIME NOT NULL, 
-	CONSTRAINT pk_lineages PRIMARY KEY (id)
-);
-INSERT INTO "lineages" VALUES(1,'2026-11-29 06:39:37.284016');
-INSERT INTO "lineages" VALUES(2,'2026-11-29 06:39:37.293698');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -453,10 +451,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 06:39:37.286696',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 06:39:37.292430',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 06:39:37.294391',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 06:39:37.309055',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 11:10:07.310923',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 11:10:07.317752',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 11:10:07.320436',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
+INSERT INTO "measurements" VALUES(4,2,1,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 11:10:07.342155',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -502,7 +500,7 @@ CREATE TABLE nights (
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_nights_uid UNIQUE (uid)
 );
-INSERT INTO "nights" VALUES(1,'43a7d14a5c0041749336d65fc810c719','interrupted','2025-01-01 00:00:00.000000','2026-11-29 06:39:37.402878','box',22412,'4489407 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
+INSERT INTO "nights" VALUES(1,'8bd9392819e5456c88663acf5f2e6308','interrupted','2025-01-01 00:00:00.000000','2026-11-29 11:10:07.466945','box',23857,'6112379 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -519,7 +517,7 @@ CREATE TABLE noise (
 	CONSTRAINT fk_noise_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_noise_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "noise" VALUES(2,3,1,'cold',0.25,0.125,0.0625,0.5,0.75,1);
+INSERT INTO "noise" VALUES(2,1,1,'cold',0.25,0.125,0.0625,0.5,0.75,1);
 CREATE TABLE over_budget (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -542,7 +540,7 @@ CREATE TABLE peaks (
 );
 INSERT INTO "peaks" VALUES(2,1,2000000000000.0,2500000000000.0);
 CREATE TABLE pins (
-	lineage_id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
 	cache VARCHAR(16) NOT NULL, 
@@ -550,12 +548,12 @@ CREATE TABLE pins (
 	set_at DATETIME NOT NULL, 
 	set_by TEXT NOT NULL, 
 	comment TEXT NOT NULL, 
-	CONSTRAINT pk_pins PRIMARY KEY (lineage_id, device_id, metric, cache), 
+	CONSTRAINT pk_pins PRIMARY KEY (case_id, device_id, metric, cache), 
 	CONSTRAINT fk_pins_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_pins_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-29 06:39:37.390464','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-29 11:10:07.443159','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -601,8 +599,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 06:39:37.392092');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 06:39:37.393972');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 11:10:07.447357');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 11:10:07.451261');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -656,8 +654,8 @@ CREATE TABLE runs (
 	CONSTRAINT fk_runs_full_environment_id_full_environments FOREIGN KEY(full_environment_id) REFERENCES full_environments (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_runs_uid UNIQUE (uid)
 );
-INSERT INTO "runs" VALUES(1,'0818762857654a8ba6ff151398e3b274','finished','2025-01-01 00:00:00.000000','2026-11-29 06:39:37.294791','first night','kernels','kernels','perfsvc run','abc',0,'','box','',22412,'4489407 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
-INSERT INTO "runs" VALUES(2,'13676f64940b4d63bb8883ead132db15','interrupted','2025-01-02 00:00:00.000000','2026-11-29 06:39:37.315035','','kernels','kernels','perfsvc run','def',1,'','box','',22412,'4489407 4026531836','','','{}',0,0,2);
+INSERT INTO "runs" VALUES(1,'c4be1a2bb2ec40198348130cd2f6c482','finished','2025-01-01 00:00:00.000000','2026-11-29 11:10:07.320952','first night','kernels','kernels','perfsvc run','abc',0,'','box','',23857,'6112379 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
+INSERT INTO "runs" VALUES(2,'15c934db7e2540b3b409bfc20813a975','interrupted','2025-01-02 00:00:00.000000','2026-11-29 11:10:07.349783','','kernels','kernels','perfsvc run','def',1,'','box','',23857,'6112379 4026531836','','','{}',0,0,2);
 CREATE TABLE sightings (
 	step_id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -732,8 +730,8 @@ CREATE TABLE verdicts (
 	CONSTRAINT fk_verdicts_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
 INSERT INTO "verdicts" VALUES(1,1,1,'time','cold','new','',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1,NULL,NULL);
-INSERT INTO "verdicts" VALUES(2,3,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,NULL);
-INSERT INTO "verdicts" VALUES(2,3,1,'overlap','cold','regression','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,'kernel');
+INSERT INTO "verdicts" VALUES(2,1,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,NULL);
+INSERT INTO "verdicts" VALUES(2,1,1,'overlap','cold','regression','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,'kernel');
 CREATE INDEX ix_checks_git_commit ON checks (git_commit);
 CREATE INDEX ix_checks_scope ON checks (scope);
 CREATE INDEX ix_runs_full_environment_id ON runs (full_environment_id);
@@ -741,9 +739,8 @@ CREATE INDEX ix_runs_git_commit ON runs (git_commit);
 CREATE INDEX ix_runs_label ON runs (label);
 CREATE INDEX ix_runs_scope ON runs (scope);
 CREATE INDEX ix_binary_files_sha256 ON binary_files (sha256);
-CREATE INDEX ix_cases_lineage_id_id ON cases (lineage_id, id);
 CREATE INDEX ix_cases_name ON cases (name);
-CREATE UNIQUE INDEX uq_cases_present_of_lineage ON cases (lineage_id) WHERE NOT former;
+CREATE INDEX ix_former_names_name ON former_names (name);
 CREATE INDEX ix_findings_first_run_id ON findings (first_run_id);
 CREATE INDEX ix_findings_last_run_id ON findings (last_run_id);
 CREATE INDEX ix_nights_host ON nights (host);

@@ -189,6 +189,7 @@ class Story:
     def run(self, *cases: Case, state: RunState = RunState.FINISHED, **given: Any) -> int:
         """Store a run that measured some cases, ``tiled`` if none is named, and return its id."""
         run = self.begin(**given)
+        self.store.series.register(cases)
         for case in cases or (self.tiled,):
             self.put(run, case)
         self.store.runs.end(run, state)

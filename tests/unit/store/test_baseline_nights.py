@@ -60,6 +60,7 @@ def night(story):
     ):
         here = replace(story, environment=replace(story.environment, **{"places": 8, **(environment or {})}))
         number = story.begin(**{"scope": "all", **provenance})
+        story.store.series.register([case, *(further or {})])
         given = {"status": status, "reason": "because"} if status is not Status.OK else {}
         for each, value in {case: seconds, **(further or {})}.items():
             binary = story.binary(each, code, source=source, steps=steps)

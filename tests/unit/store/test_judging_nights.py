@@ -25,6 +25,7 @@ def night(story):
         seconds, *, device="GPU-1", state=RunState.FINISHED, metrics=None, error=None, over_budget=(), **provenance
     ):
         number = story.begin(**{"scope": "all", **provenance})
+        story.store.series.register(seconds)
         for case, value in seconds.items():
             given = {} if isinstance(value, float) else {"status": value, "reason": "because"}
             given |= {"device": device, "metrics": (metrics or {}).get(case, {}), "max_error": error}

@@ -11,7 +11,7 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.store.schema import engine
 from perfsvc.store.schema.engine import MOST_PARAMETERS, among, transaction
-from perfsvc.store.schema.tables import Cases, Lineages
+from perfsvc.store.schema.tables import Cases
 from tests.unit.store.conftest import ON_BOTH
 
 pytestmark = ON_BOTH
@@ -81,7 +81,7 @@ def test_a_list_may_be_longer_than_a_statement_takes_parameters(story):
     assert run == 1
     with transaction(story.store.database.engine, writes=False) as connection:
         numbers = [*range(1, 70_001)]
-        assert len(connection.scalars(select(Lineages.id).where(among(Lineages.id, numbers))).all()) == 2
+        assert len(connection.scalars(select(Cases.id).where(among(Cases.id, numbers))).all()) == 2
         names = [f"no case {number}" for number in numbers] + [story.tiled.id]
         found = connection.scalars(select(Cases.name).where(among(Cases.name, names))).all()
         assert found == [story.tiled.id]

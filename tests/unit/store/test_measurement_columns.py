@@ -163,7 +163,7 @@ ASKED = {
     "baselines": (10, lambda story, run, series: story.store.baselines.get(series, run)),
     "verdicts": (2, lambda story, run, _: story.store.verdicts.of_run(run)),
     "expected": (14, lambda story, run, _: story.store.baselines.expected(run)),
-    "costs": (4, lambda story, *_: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"])),
+    "costs": (5, lambda story, *_: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"])),
     "over budget": (2, lambda story, run, _: story.store.runs.over_budget(run)),
 }
 """Questions, with the most statements that each takes."""

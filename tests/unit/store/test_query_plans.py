@@ -41,7 +41,7 @@ def scans(store, work):
 
 def _segments(store, run):
     with store.database.reading() as connection:
-        segment_starts(connection, set(connection.scalars(select(Cases.lineage_id))), run)
+        segment_starts(connection, set(connection.scalars(select(Cases.id))), run)
 
 
 NIGHTLY = {

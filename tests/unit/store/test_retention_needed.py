@@ -13,7 +13,7 @@ from perfsvc.model import MAX_ERROR, TIME, Status
 from perfsvc.service.nightly.retention import prune
 from perfsvc.store import RunState
 from perfsvc.store.baselines.baselines import levels_to_keep
-from perfsvc.store.schema.tables import Cases, Measurements
+from perfsvc.store.schema.tables import Measurements
 
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -28,6 +28,7 @@ def put_run(story, chance, number, cases):
     """Store a run of some cases on two GPUs; the driver changes seldom, and some results are wrong or missing."""
     dirty = chance.random() < 0.3
     run = story.begin(scope="all", started=BEGAN + number * DAY, dirty=dirty)
+    story.store.series.register(cases)
     usual = DRIVERS[number // 9]
     for case in cases:
         for gpu in GPUS:
@@ -55,9 +56,6 @@ def put_run(story, chance, number, cases):
 def levels_of(story):
     """Return the first result of each series, and its first clean one in its present environment, read row by row."""
     dirty = {run: bool(is_dirty) for run, is_dirty in story.execute("SELECT id, git_dirty FROM runs")}
-    cases = {
-        case: (lineage, former) for case, lineage, former in story.execute("SELECT id, lineage_id, former FROM cases")
-    }
     excluded = set(map(tuple, story.execute("SELECT run_id, case_id FROM exclusions WHERE included_at IS NULL")))
     metrics = defaultdict(set)
     for measurement, name in story.execute("SELECT measurement_id, name FROM metrics WHERE value IS NOT NULL"):
@@ -65,24 +63,19 @@ def levels_of(story):
     columns = "run_id, case_id, device_id, cache, environment_id, status, max_error, id"
     rows = story.execute(f"SELECT {columns} FROM measurements")  # noqa: S608 - no input
     rows = [row for row in rows if not {(row.run_id, None), (row.run_id, row.case_id)} & excluded]
-    present = defaultdict(set)
-    for row in story.execute("SELECT DISTINCT run_id, case_id FROM measurements"):
-        present[row.run_id, cases[row.case_id][0]].add(row.case_id)
     correct = defaultdict(set)  # the runs of each series
     newest = defaultdict(dict)  # the newest run of each case in each environment
     wrong = {row[:4] for row in rows if row.status != "ok"}
     for row in rows:
-        lineage, former = cases[row.case_id]
-        key = (lineage, row.device_id, row.cache)
+        key = (row.case_id, row.device_id, row.cache)
         if not dirty[row.run_id]:
             newest[key][row.environment_id] = max(row.run_id, newest[key].get(row.environment_id, 0))
         if row[:4] not in wrong:
             names = {TIME} | metrics[row.id] | ({MAX_ERROR} if row.max_error is not None else set())
-            own_name = row.case_id if former and len(present[row.run_id, lineage]) > 1 else 0
             for name in names:
-                correct[key, own_name, name].add(row.run_id)
+                correct[key, name].add(row.run_id)
     kept = set()
-    for (key, _, _), runs in correct.items():
+    for (key, _), runs in correct.items():
         starts = sorted(newest[key].values())[-2:-1]
         for start in (0, *starts):
             later = [run for run in runs if run > start and not (start and dirty[run])]
@@ -91,9 +84,8 @@ def levels_of(story):
 
 
 def with_samples(story):
-    """Return the pairs of a run and a lineage that have samples."""
-    columns = "run_id, lineage_id FROM measurements JOIN cases ON cases.id = case_id"
-    query = f"SELECT DISTINCT {columns} WHERE samples IS NOT NULL"
+    """Return the pairs of a run and a case that have samples."""
+    query = "SELECT DISTINCT run_id, case_id FROM measurements WHERE samples IS NOT NULL"
     return set(map(tuple, story.execute(query)))
 
 
@@ -113,7 +105,7 @@ def history(story, seed):
 def test_of_all_results_exactly_the_first_ones_are_levels(story, seed):
     for _ in history(story, seed):
         pass
-    measured = select(Measurements.run_id, Cases.lineage_id).join(Cases, Cases.id == Measurements.case_id)
+    measured = select(Measurements.run_id, Measurements.case_id)
     with story.store.database.reading() as connection:
         assert levels_to_keep(connection, measured) == levels_of(story)
 

@@ -1,9 +1,12 @@
 """A sync copies everything that one database has and another lacks, whichever databases they are."""
 
+import gzip
+import io
 import itertools
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,17 +15,20 @@ from sqlalchemy import insert, select
 from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.model import Case, FindingState, Verdict
 from perfsvc.service.sync import sync
+from perfsvc.service.transfer.body import written
+from perfsvc.service.transfer.receive import receive
 from perfsvc.store import RunState, Store
 from perfsvc.store.keeping import tables
 from perfsvc.store.keeping.sync import SyncAction
+from perfsvc.store.remote.rows import Scope
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.judging_tables import Bisections
 from tests.unit.store.conftest import ON_BOTH, QUIET
 
 SOFT = {("exclusions", "run_id"): "runs", ("finding_events", "night"): "nights"}
-UNCOMPARED = {"lineages", *(table.__tablename__ for table in tables.LEFT_OUT)}
-OWN_NUMBERS = {"id", "event_id", "lineage_id"}
+UNCOMPARED = {*(table.__tablename__ for table in tables.LEFT_OUT)}
+OWN_NUMBERS = {"id", "event_id", "until_run"}
 
 
 def copy(source, target, **options):
@@ -177,7 +183,20 @@ def test_a_renamed_case_joins_the_history_of_its_former_name(place, story, sourc
     story.run(Case("softmax", "old", (("n", 64),)))
     source.run(Case("softmax", "new", (("n", 64),), formerly=("old",)))
     copy(elsewhere, place)
-    assert len(story.execute("SELECT DISTINCT lineage_id FROM cases")) == 1
+    assert story.execute("SELECT name FROM cases WHERE benchmark = 'softmax'") == [("softmax/new[n=64]",)]
+
+
+def test_a_new_case_with_the_former_name_of_another_one_has_its_own_history_in_the_target(
+    place, story, source, elsewhere
+):
+    old, new = Case("softmax", "old", (("n", 64),)), Case("softmax", "new", (("n", 64),))
+    source.run(old)
+    copy(elsewhere, place)
+    source.run(replace(new, formerly=("old",)))
+    source.run(old, new)
+    copy(elsewhere, place)
+    runs = {case.variant: [row.run for row in story.store.series.case_history(case.id)] for case in (old, new)}
+    assert runs == {"new": [1, 2, 3], "old": [3]}
 
 
 def test_the_newer_of_two_changed_findings_stays_with_the_events_of_both(full, place, store):
@@ -238,3 +257,14 @@ def test_a_damaged_run_costs_only_itself(place, source, elsewhere):
     synced = copy(elsewhere, place)
     assert [number for number, _ in synced.damaged] == [2]
     assert [number for number, _ in synced.numbers] == [1, 3]
+
+
+def test_a_new_case_with_the_former_name_of_another_one_has_its_own_history_where_it_is_sent(story, source):
+    old, new = Case("softmax", "old", (("n", 64),)), Case("softmax", "new", (("n", 64),))
+    token, _ = story.store.tokens.make("box", [Scope.WRITE], by="ann")
+    runs = [source.run(old), source.run(replace(new, formerly=("old",))), source.run(old, new)]
+    for run in runs:
+        body = io.BytesIO(gzip.decompress(b"".join(written(source.store, run))))
+        receive(story.store, body, digest=str(run), token=token.id, key=str(run))
+    received = {case.variant: [row.run for row in story.store.series.case_history(case.id)] for case in (old, new)}
+    assert received == {"new": [1, 2, 3], "old": [3]}
