@@ -17,7 +17,7 @@ from perfsvc.errors import NotMeasuredError, UntrustedError, UsageError
 from perfsvc.keys import CHANGED, Keys, Signed
 from perfsvc.model import PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
-from perfsvc.store.cases import CASE_COLUMNS, case_named, case_of, ids_of
+from perfsvc.store.cases import CASE_COLUMNS, case_of, id_of_name, ids_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database, among, damaged, insert_new
@@ -204,7 +204,7 @@ class BinaryStore:
             .order_by(Measurements.id)
         )
         with self._database.reading() as connection:
-            query = query.where(Measurements.case_id == case_named(connection, case_id))
+            query = query.where(Measurements.case_id == id_of_name(connection, case_id))
             row = connection.execute(query if device is None else query.where(Devices.uuid == device)).first()
         if row is None:
             return PythonCode()
@@ -228,7 +228,7 @@ class BinaryStore:
                 select(Binaries.id, Binaries.record, Binaries.signatures, Devices.uuid)
                 .join(Measurements, Measurements.binary_id == Binaries.id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(Measurements.run_id == run, Measurements.case_id == case_named(connection, case_id))
+                .where(Measurements.run_id == run, Measurements.case_id == id_of_name(connection, case_id))
                 .order_by(Measurements.id)
             )
             rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()

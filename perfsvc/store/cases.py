@@ -86,7 +86,7 @@ def case_ids(connection: Connection, cases: Iterable[Case], beside: Iterable[Cas
 
 
 def ids_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
-    """Return the id of each stored case, which may have its name no more, or not yet; an unknown case is absent."""
+    """Return the id of each case by its present or a former name; a case that is not stored is absent."""
     wanted = list(cases)
     names = {case: [_name(case, variant) for variant in (case.variant, *case.formerly)] for case in wanted}
     query = select(*CASE_COLUMNS, Cases.id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
@@ -99,7 +99,7 @@ def ids_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     return {case: number for case, number in found.items() if number is not None}
 
 
-def case_named(connection: Connection, name: str) -> int:
+def id_of_name(connection: Connection, name: str) -> int:
     """Return the id of the newest version of a case by its present or a former name (``benchmark/variant[point]``).
 
     Raises ``NotMeasuredError`` if the name is unknown.
@@ -361,20 +361,22 @@ class Names:
         self._devices = {number: (uuid, model) for number, uuid, model in devices}
 
     def series(self, case: int, device: int, metric: str, cache: CacheState) -> Series | None:
-        """Return a series by the ids of its case and its device; None if it has no device."""
+        """Return a series by the ids of its case and its device; None if a row names one that does not exist."""
         if device not in self._devices:
             return report_damaged(f"the device {device} of a row")
+        if case not in self._cases:
+            return report_damaged(f"the case {case} of a row")
         return Series(self._cases[case], *self._devices[device], metric, cache)
 
 
-def with_case(table: type[Base], *columns: Any) -> Select[Any]:
-    """Return a query of a table's rows, or of some columns, with the columns that ``series_of`` needs.
+def with_case(table: type[Base]) -> Select[Any]:
+    """Return a query of a table's rows with the columns that ``series_of`` needs.
 
     Each row of the table must have a case and a device.
     """
     rows: Any = table
     return (
-        select(*(columns or (rows,)), *CASE_COLUMNS, Devices.uuid, Devices.model)
+        select(rows, *CASE_COLUMNS, Devices.uuid, Devices.model)
         .join(Cases, Cases.id == rows.case_id)
         .join(Devices, Devices.id == rows.device_id)
     )

@@ -25,7 +25,7 @@ from perfsvc.model import (
     digest,
 )
 from perfsvc.store.binaries import put_artifact
-from perfsvc.store.cases import case_id, case_named, case_of, device_id, with_case
+from perfsvc.store.cases import case_id, case_of, device_id, id_of_name, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, damaged, new_id
@@ -115,7 +115,7 @@ class ProfileStore:
         Raises ``NotMeasuredError`` if the case is unknown.
         """
         with self._database.reading() as connection:
-            of_case = with_case(Explanations).where(Explanations.case_id == case_named(connection, case))
+            of_case = with_case(Explanations).where(Explanations.case_id == id_of_name(connection, case))
             return _explanations(connection, of_case)
 
 

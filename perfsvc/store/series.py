@@ -16,8 +16,8 @@ from perfsvc.store.cases import (
     CaseIds,
     Names,
     case_ids,
-    case_named,
     case_of,
+    id_of_name,
     ids_of,
     judged,
     reason_of_exclusion,
@@ -150,7 +150,7 @@ class SeriesStore:
             .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Measurements.case_id, Measurements.replica)
         )
         with self._database.reading() as connection:
-            number = case_named(connection, case_id)
+            number = id_of_name(connection, case_id)
             name = connection.execute(select(Cases.name).where(Cases.id == number)).scalar_one()
             where = [Measurements.case_id == number, *_on(device)]
             if last is not None:
@@ -179,7 +179,7 @@ class SeriesStore:
     def count_runs(self, case_id: str, device: str | None = None) -> int:
         """Return how many runs ``case_history`` returns without ``last``; raises ``NotMeasuredError`` as it does."""
         with self._database.reading() as connection:
-            is_case = Measurements.case_id == case_named(connection, case_id)
+            is_case = Measurements.case_id == id_of_name(connection, case_id)
             runs = _runs_with(is_case, *_on(device)).subquery()
             return connection.scalar(select(func.count()).select_from(runs)) or 0
 

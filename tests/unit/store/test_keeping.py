@@ -169,6 +169,15 @@ def test_a_damaged_point_environment_or_kind_of_a_device_costs_only_itself(story
         assert damage in caplog.text
 
 
+def test_a_verdict_on_a_case_that_does_not_exist_costs_only_itself(story, store, place, caplog):
+    run = story.run(story.tiled, story.naive)
+    store.verdicts.put(run, [story.judgement(case, Verdict.REGRESSION) for case in (story.tiled, story.naive)])
+    raw(place, "UPDATE verdicts SET case_id = 77 WHERE case_id = 1")
+    report_damaged.cache_clear()
+    assert [series.case for series in store.verdicts.events([run])] == [story.naive]
+    assert "the case 77 of a row" in caplog.text
+
+
 DAMAGED_NUMBERS = {
     "measurements SET median_s = 'odd', samples = NULL": "the number 'odd'",
     "measurements SET low_s = 'odd'": "the number 'odd'",
