@@ -1,5 +1,7 @@
 """The initial schema."""
 
+import sqlite3
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -7,6 +9,9 @@ revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
+
+STRICT = {"sqlite_strict": sqlite3.sqlite_version_info >= (3, 37)}
+"""SQLite then refuses values of another type than the column's; older versions of SQLite cannot."""
 
 
 def upgrade() -> None:
@@ -17,6 +22,7 @@ def upgrade() -> None:
         sa.Column("size_bytes", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("sha256", name="pk_artifacts"),
+        **STRICT,
     )
     op.create_table(
         "binaries",
@@ -26,6 +32,7 @@ def upgrade() -> None:
         sa.Column("signatures", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_binaries"),
         sa.UniqueConstraint("digest", name="uq_binaries_digest"),
+        **STRICT,
     )
     op.create_table(
         "python_codes",
@@ -35,6 +42,7 @@ def upgrade() -> None:
         sa.Column("signatures", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_python_codes"),
         sa.UniqueConstraint("digest", name="uq_python_codes_digest"),
+        **STRICT,
     )
     op.create_table(
         "checks",
@@ -55,6 +63,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_checks"),
         sa.UniqueConstraint("uid", name="uq_checks_uid"),
         sqlite_autoincrement=True,
+        **STRICT,
     )
     op.create_index("ix_checks_git_commit", "checks", ["git_commit"], unique=False)
     op.create_index("ix_checks_scope", "checks", ["scope"], unique=False)
@@ -78,6 +87,7 @@ def upgrade() -> None:
         sa.Column("interconnect", sa.Text(), server_default="", nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_devices"),
         sa.UniqueConstraint("uuid", name="uq_devices_uuid"),
+        **STRICT,
     )
     op.create_table(
         "environments",
@@ -90,6 +100,7 @@ def upgrade() -> None:
         sa.Column("parts_digest", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_environments"),
         sa.UniqueConstraint("driver", "toolkit", "power_limit_w", "places", "parts_digest", name="uq_environments"),
+        **STRICT,
     )
     op.create_table(
         "full_environments",
@@ -98,6 +109,7 @@ def upgrade() -> None:
         sa.Column("parts", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_full_environments"),
         sa.UniqueConstraint("digest", name="uq_full_environments_digest"),
+        **STRICT,
     )
     op.create_table(
         "facts",
@@ -113,12 +125,14 @@ def upgrade() -> None:
         sa.Column("sass", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_facts"),
         sa.UniqueConstraint("digest", name="uq_facts_digest"),
+        **STRICT,
     )
     op.create_table(
         "removed_uids",
         sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("uid", name="pk_removed_uids"),
+        **STRICT,
     )
     op.create_table(
         "runs",
@@ -153,6 +167,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sa.UniqueConstraint("uid", name="uq_runs_uid"),
         sqlite_autoincrement=True,
+        **STRICT,
     )
     op.create_index("ix_runs_full_environment_id", "runs", ["full_environment_id"], unique=False)
     op.create_index("ix_runs_git_commit", "runs", ["git_commit"], unique=False)
@@ -171,6 +186,7 @@ def upgrade() -> None:
             ["sha256"], ["artifacts.sha256"], name="fk_binary_files_sha256_artifacts", ondelete="RESTRICT"
         ),
         sa.PrimaryKeyConstraint("binary_id", "role", "name", name="pk_binary_files"),
+        **STRICT,
     )
     op.create_index("ix_binary_files_sha256", "binary_files", ["sha256"], unique=False)
     op.create_table(
@@ -185,6 +201,7 @@ def upgrade() -> None:
         sa.UniqueConstraint(
             "benchmark", "variant", "point", "version", name="uq_cases_benchmark_variant_point_version"
         ),
+        **STRICT,
     )
     op.create_index("ix_cases_name", "cases", ["name"], unique=False)
     op.create_table(
@@ -195,6 +212,7 @@ def upgrade() -> None:
         sa.Column("until_run", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_former_names_case_id_cases", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("case_id", "variant", name="pk_former_names"),
+        **STRICT,
     )
     op.create_index("ix_former_names_name", "former_names", ["name"], unique=False)
     op.create_table(
@@ -220,6 +238,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_findings"),
         sa.UniqueConstraint("uid", name="uq_findings_uid"),
         sqlite_autoincrement=True,
+        **STRICT,
     )
     op.create_index("ix_findings_first_run_id", "findings", ["first_run_id"], unique=False)
     op.create_index("ix_findings_last_run_id", "findings", ["last_run_id"], unique=False)
@@ -246,6 +265,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_nights"),
         sa.UniqueConstraint("uid", name="uq_nights_uid"),
         sqlite_autoincrement=True,
+        **STRICT,
     )
     op.create_index("ix_nights_host", "nights", ["host"], unique=False)
     op.create_index("ix_nights_run_id", "nights", ["run_id"], unique=False)
@@ -262,6 +282,7 @@ def upgrade() -> None:
             ["device_id"], ["devices.id"], name="fk_gpu_peaks_device_id_devices", ondelete="RESTRICT"
         ),
         sa.PrimaryKeyConstraint("device_id", "driver", "power_limit_w", "name", name="pk_gpu_peaks"),
+        **STRICT,
     )
     op.create_table(
         "peaks",
@@ -272,6 +293,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_peaks_device_id_devices", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_peaks_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_peaks"),
+        **STRICT,
     )
     op.create_table(
         "exclusions",
@@ -286,6 +308,7 @@ def upgrade() -> None:
         sa.Column("deleted", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_exclusions_case_id_cases", ondelete="RESTRICT"),
         sa.PrimaryKeyConstraint("id", name="pk_exclusions"),
+        **STRICT,
     )
     op.create_index("ix_exclusions_case_id", "exclusions", ["case_id"], unique=False)
     op.create_index("ix_exclusions_run_id_case_id", "exclusions", ["run_id", "case_id"], unique=False)
@@ -303,6 +326,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_pins_case_id_cases", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_pins_run_id_runs", ondelete="RESTRICT"),
         sa.PrimaryKeyConstraint("case_id", "device_id", "metric", "cache", name="pk_pins"),
+        **STRICT,
     )
     op.create_index("ix_pins_run_id", "pins", ["run_id"], unique=False)
     op.create_table(
@@ -341,6 +365,7 @@ def upgrade() -> None:
             ["facts_id"], ["facts.id"], name="fk_checked_kernels_facts_id_facts", ondelete="RESTRICT"
         ),
         sa.PrimaryKeyConstraint("check_id", "case_id", "architecture", "kernel", name="pk_checked_kernels"),
+        **STRICT,
     )
     op.create_index("ix_checked_kernels_baseline_check_id", "checked_kernels", ["baseline_check_id"], unique=False)
     op.create_index(
@@ -388,6 +413,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_confirmations_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_confirmations"),
+        **STRICT,
     )
     op.create_index("ix_confirmations_baseline_run_id", "confirmations", ["baseline_run_id"], unique=False)
     op.create_index(
@@ -407,6 +433,7 @@ def upgrade() -> None:
             ["finding_id"], ["findings.id"], name="fk_bisections_finding_id_findings", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_bisections"),
+        **STRICT,
     )
     op.create_index("ix_bisections_finding_id", "bisections", ["finding_id"], unique=False)
     op.create_table(
@@ -430,6 +457,7 @@ def upgrade() -> None:
         sa.UniqueConstraint(
             "host", "scope", "kind", "name", "devices", name="uq_expectations_host_scope_kind_name_devices"
         ),
+        **STRICT,
     )
     op.create_index("ix_expectations_finding_id", "expectations", ["finding_id"], unique=False)
     op.create_index("ix_expectations_run_id", "expectations", ["run_id"], unique=False)
@@ -482,6 +510,7 @@ def upgrade() -> None:
             *("finding_id", "case_id", "device_id", "metric", "cache", "step"),
             name="uq_finding_cases_finding_id_case_id_device_id_metric_cache_step",
         ),
+        **STRICT,
     )
     op.create_index("ix_finding_cases_baseline_run_id", "finding_cases", ["baseline_run_id"], unique=False)
     op.create_index(
@@ -514,6 +543,7 @@ def upgrade() -> None:
             ["step_id"], ["finding_cases.id"], name="fk_sightings_step_id_finding_cases", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("step_id", "run_id", name="pk_sightings"),
+        **STRICT,
     )
     op.create_index("ix_sightings_baseline_run_id", "sightings", ["baseline_run_id"], unique=False)
     op.create_index("ix_sightings_run_id", "sightings", ["run_id"], unique=False)
@@ -532,6 +562,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_finding_events_run_id_runs", ondelete="SET NULL"),
         sa.PrimaryKeyConstraint("id", name="pk_finding_events"),
+        **STRICT,
     )
     op.create_index("ix_finding_events_finding_id", "finding_events", ["finding_id"], unique=False)
     op.create_index("ix_finding_events_run_id", "finding_events", ["run_id"], unique=False)
@@ -544,6 +575,7 @@ def upgrade() -> None:
         sa.Column("imported_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_imports_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("digest", "run_id", name="pk_imports"),
+        **STRICT,
     )
     op.create_index("ix_imports_run_id", "imports", ["run_id"], unique=False)
     op.create_table(
@@ -621,6 +653,7 @@ def upgrade() -> None:
             "cache",
             name="uq_measurements_run_id_case_id_device_id_replica_cache",
         ),
+        **STRICT,
     )
     op.create_index("ix_measurements_binary_id", "measurements", ["binary_id"], unique=False)
     op.create_index(
@@ -656,28 +689,50 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_messages_night_id_nights", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_messages"),
         sa.UniqueConstraint("key", name="uq_messages_key"),
+        **STRICT,
     )
     op.create_index("ix_messages_night_id", "messages", ["night_id"], unique=False)
     op.create_table(
-        "noise",
-        sa.Column("run_id", sa.Integer(), nullable=False),
+        "series",
+        sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("cache", sa.String(16), nullable=False),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_series_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_series_device_id_devices", ondelete="RESTRICT"),
+        sa.PrimaryKeyConstraint("id", name="pk_series"),
+        sa.UniqueConstraint("case_id", "device_id", "metric", "cache", name="uq_series_case_id_device_id_metric_cache"),
+        **STRICT,
+    )
+    op.create_table(
+        "levels",
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("series_id", sa.Integer(), nullable=False),
+        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("environment_id", sa.Integer(), nullable=False),
+        sa.Column("medians", sa.LargeBinary(), nullable=True),
+        sa.Column("low_s", sa.Double(), nullable=True),
+        sa.Column("high_s", sa.Double(), nullable=True),
+        sa.Column("spread", sa.Double(), nullable=True),
+        sa.Column("step_s", sa.Double(), nullable=True),
         sa.Column("noise_within", sa.Double(), nullable=True),
         sa.Column("noise_between", sa.Double(), nullable=True),
         sa.Column("noise_places", sa.Double(), nullable=True),
         sa.Column("lowest_place_s", sa.Double(), nullable=True),
         sa.Column("highest_place_s", sa.Double(), nullable=True),
-        sa.Column("replicas", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_noise_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_noise_device_id_devices", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_noise_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "cache", name="pk_noise"),
+        sa.Column("excluded", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_levels_run_id_runs", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_levels_series_id_series", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["environment_id"], ["environments.id"], name="fk_levels_environment_id_environments", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("run_id", "series_id", name="pk_levels"),
+        sqlite_with_rowid=False,
+        **STRICT,
     )
-    op.create_index(
-        "ix_noise_case_id_device_id_cache_run_id", "noise", ["case_id", "device_id", "cache", "run_id"], unique=False
-    )
+    op.create_index("ix_levels_series_id_run_id", "levels", ["series_id", "run_id"], unique=False)
     op.create_table(
         "over_budget",
         sa.Column("run_id", sa.Integer(), nullable=False),
@@ -690,6 +745,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_over_budget_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "cache", name="pk_over_budget"),
+        **STRICT,
     )
     op.create_table(
         "profiles",
@@ -723,6 +779,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_profiles_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_profiles"),
+        **STRICT,
     )
     op.create_index("ix_profiles_binary_id", "profiles", ["binary_id"], unique=False)
     op.create_index(
@@ -743,6 +800,7 @@ def upgrade() -> None:
         sa.Column("exit_code", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_stages_night_id_nights", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("night_id", "name", name="pk_stages"),
+        **STRICT,
     )
     op.create_table(
         "verdicts",
@@ -774,6 +832,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_verdicts_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "metric", "cache", name="pk_verdicts"),
+        **STRICT,
     )
     op.create_index(
         "ix_verdicts_accepted",
@@ -821,6 +880,7 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("confirmation_id", "number", name="pk_confirmation_runs"),
+        **STRICT,
     )
     op.create_table(
         "deliveries",
@@ -834,6 +894,7 @@ def upgrade() -> None:
             ["message_id"], ["messages.id"], name="fk_deliveries_message_id_messages", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("message_id", "target", name="pk_deliveries"),
+        **STRICT,
     )
     op.create_table(
         "explanations",
@@ -870,6 +931,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_explanations_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_explanations"),
+        **STRICT,
     )
     op.create_index("ix_explanations_baseline_profile_id", "explanations", ["baseline_profile_id"], unique=False)
     op.create_index("ix_explanations_baseline_run_id", "explanations", ["baseline_run_id"], unique=False)
@@ -888,6 +950,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("measurement_id", "name", name="pk_metrics"),
         sqlite_with_rowid=False,
+        **STRICT,
     )
     op.create_table(
         "profile_metrics",
@@ -898,6 +961,7 @@ def upgrade() -> None:
             ["profile_id"], ["profiles.id"], name="fk_profile_metrics_profile_id_profiles", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("profile_id", "name", name="pk_profile_metrics"),
+        **STRICT,
     )
     op.create_table(
         "profile_rules",
@@ -910,6 +974,7 @@ def upgrade() -> None:
             ["profile_id"], ["profiles.id"], name="fk_profile_rules_profile_id_profiles", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("profile_id", "number", name="pk_profile_rules"),
+        **STRICT,
     )
     op.create_table(
         "tokens",
@@ -927,6 +992,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uq_tokens_name"),
         sa.UniqueConstraint("sha256", name="uq_tokens_sha256"),
         sqlite_autoincrement=True,
+        **STRICT,
     )
     op.create_table(
         "received_runs",
@@ -942,6 +1008,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("digest", name="pk_received_runs"),
         sa.UniqueConstraint("token_id", "key", name="uq_received_runs_token_id_key"),
+        **STRICT,
     )
     op.create_index("ix_received_runs_run_id", "received_runs", ["run_id"], unique=False)
     op.create_table(
@@ -955,5 +1022,6 @@ def upgrade() -> None:
         sa.Column("status", sa.Integer(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_audit"),
+        **STRICT,
     )
     op.create_index("ix_audit_at", "audit", ["at"], unique=False)

@@ -14,7 +14,7 @@ UNCONFIRMED = timedelta(days=1)
 
 @click.group("db")
 def command() -> None:
-    """Upgrade, check, back up and prune the database."""
+    """Upgrade, check, rebuild, back up and prune the database."""
 
 
 @command.command("upgrade")
@@ -37,35 +37,44 @@ def upgrade(database: str, output_format: str) -> None:
 
 @command.command("check")
 @options.database
-@click.option("--remove", is_flag=True, help="First remove the damaged rows that would stop a command.")
 @options.formats
-def check(database: str, *, remove: bool, output_format: str) -> None:
+def check(database: str, output_format: str) -> None:
     """Check whether this perfsvc can use the database as it is, and read each row of it."""
-    from perfsvc import units
     from perfsvc.store import Store
-    from perfsvc.store.keeping.backup import back_up
-    from perfsvc.store.keeping.damage import remove_unreadable, unreadable_rows
 
-    removed: dict[str, int] = {}
-    if remove:
-        with Store.open(database, create=False) as store:
-            if store.file and unreadable_rows(store.database):
-                kept = store.file.with_name(f"{store.file.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
-                back_up(store.database, kept)
-                click.echo(f"the database before is kept as {kept}", err=True)
-            removed = remove_unreadable(store.database)
     state = Store.check(database)
     if output_format == "json":
-        facts = {"url": state.url, "revision": state.revision, "head": state.head, "problems": state.problems}
-        output.show_json(facts | {"removed": removed})
+        output.show_json({"url": state.url, "revision": state.revision, "head": state.head, "problems": state.problems})
     else:
         click.echo(f"{state.url}: schema {state.revision or 'none'}, this perfsvc writes {state.head}")
-        for table, rows in removed.items():
-            click.echo(f"  removed {units.count(rows, 'damaged row')} of {table}")
         for problem in state.problems or ("every row was read, and nothing is wrong",):
             click.echo(f"  {problem}")
     if not state.ok:
         raise SystemExit(DatabaseError.exit_code)
+
+
+@command.command("rebuild")
+@options.database
+@options.formats
+def rebuild(database: str, output_format: str) -> None:
+    """Compute the levels of all runs anew from their measurements, and report what was stored otherwise.
+
+    A level is what a run says about a series. Each command stores the levels that it changes, so a difference is a
+    fault of perfsvc or damage. Where samples were removed, a level keeps what only samples show.
+    """
+    from perfsvc import units
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        differences = store.series.rebuild()
+        if output_format == "json":
+            rows = [{"run": run, "series": series, "difference": what} for run, series, what in differences]
+            output.show_json({"url": store.location, "differences": rows})
+            return
+        for run, series, what in differences:
+            click.echo(f"  run {run}, {series}: {what}")
+        found = f"{units.count(len(differences), 'level')} {'was' if len(differences) == 1 else 'were'} corrected"
+        click.echo(f"{store.location}: {found if differences else 'all levels are what the measurements say'}")
 
 
 @command.command("backup")

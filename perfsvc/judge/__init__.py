@@ -18,8 +18,8 @@ from perfsvc.judge.causes import (
 from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
 from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
-from perfsvc.judge.comparison import Comparison, compare, compare_at_look
-from perfsvc.judge.levels import estimate, level_of, levels_of, levels_of_estimates, noise_of
+from perfsvc.judge.comparison import Comparison, compare, compare_at_look, compare_levels
+from perfsvc.judge.levels import center_of, estimate, levels_of, noise_of
 from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
 from perfsvc.judge.pairs import compare_with_each
 from perfsvc.judge.siblings import (
@@ -34,6 +34,7 @@ from perfsvc.judge.siblings import (
     ratio_to_siblings,
     sibling_threshold,
 )
+from perfsvc.judge.sides import level_of_samples, sides_of_samples
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
@@ -67,9 +68,11 @@ __all__ = [
     "Thresholds",
     "agrees",
     "cause_of",
+    "center_of",
     "check_verdicts",
     "compare",
     "compare_at_look",
+    "compare_levels",
     "compare_with_each",
     "default_threshold",
     "detect_changes",
@@ -81,9 +84,8 @@ __all__ = [
     "is_beyond",
     "is_decided",
     "is_slower_than_siblings",
-    "level_of",
+    "level_of_samples",
     "levels_of",
-    "levels_of_estimates",
     "mean_ratio",
     "midpoint",
     "move_of_one_replica",
@@ -92,6 +94,7 @@ __all__ = [
     "ratio_to_siblings",
     "settled",
     "sibling_threshold",
+    "sides_of_samples",
     "split_all_into_levels",
     "split_into_levels",
     "threshold_of",

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfsvc.distributions import student_quantile
-from perfsvc.judge.levels import replica_medians, sorted_samples
+from perfsvc.judge.levels import sorted_samples
 from perfsvc.judge.nights import NightsLevel
-from perfsvc.judge.sides import RESOLUTION, Side
-from perfsvc.model import Verdict
+from perfsvc.judge.sides import RESOLUTION, least_variances, level_of_samples
+from perfsvc.model import Level, Verdict
 
 ALPHA = 0.01
 """The probability of an interval that misses the true ratio, unless a caller asks for another."""
@@ -114,27 +114,35 @@ def compare(
         raise ValueError(f"a threshold is a fraction from 0 up, unlike {threshold:g}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha lies between 0 and 1, unlike {alpha:g}")
-    return compare_sides(Side.of(baseline), Side.of(candidate), further=further, threshold=threshold, alpha=alpha)
+    if not (len(baseline) and len(candidate)):
+        raise ValueError("no replicas: a level needs the samples of at least one")
+    old, new, nights = (
+        [sorted_samples(values, allow_zero=True) for values in side] for side in (baseline, candidate, further)
+    )
+    before = level_of_samples(old, further=[tuple(night.tolist()) for night in nights])
+    return compare_levels(before, level_of_samples(new), threshold=threshold, alpha=alpha)
 
 
-def compare_sides(
-    before: Side, after: Side, *, further: Sequence[ArrayLike] = (), threshold: float, alpha: float = ALPHA
-) -> Comparison:
-    """Return what ``compare`` returns, from sides that ``SideColumns.of`` has read for many comparisons at once."""
-    nights = [before.medians, *(sorted_samples(night, allow_zero=True) for night in further)]
-    old, new = np.concatenate(nights) if further else before.medians, after.medians
+def compare_levels(before: Level, after: Level, *, threshold: float = 0.01, alpha: float = ALPHA) -> Comparison:
+    """Return what ``compare`` returns of two levels with replicas; those of ``before.further`` are its nights."""
+    nights = [np.asarray(night, np.float64) for night in (before.medians, *before.further)]
+    old, new = np.concatenate(nights), np.asarray(after.medians, np.float64)
     if min(old.min(), new.min()) <= 0:
         return _compare_zeros(float(old.max()), float(new.max()))
     # Relative to the logarithm of one median, equal times differ by exactly 0, and have a ratio of exactly 1.
     unit = np.log(old[0])
     step = min(before.step, after.step)
-    level = NightsLevel.of([np.log(night) - unit for night in nights], before.least_variance(step))
+    least, least_of_new = (
+        float(least_variances(medians[None, :], np.array([side.spread]), np.array([step]))[0])
+        for medians, side in ((nights[0], before), (new, after))
+    )
+    level = NightsLevel.of([np.log(night) - unit for night in nights], least)
     logs = np.log(new)
-    variance = max(float(np.var(logs, ddof=1)), after.least_variance(step)) if new.size > 1 else 0.0
+    variance = max(float(np.var(logs, ddof=1)), least_of_new) if new.size > 1 else 0.0
     log_ratio = float(np.mean(logs - unit)) - level.center
     noise = _Noise.of(level, new.size, variance, alpha)
     comparison = _conclude(log_ratio, noise, threshold, fewest_replicas=min(old.size, new.size))
-    return replace(comparison, between_nights=math.sqrt(level.between_nights)) if further else comparison
+    return replace(comparison, between_nights=math.sqrt(level.between_nights)) if before.further else comparison
 
 
 def compare_at_look(
@@ -174,9 +182,7 @@ def compare_at_look(
     return compare(baseline, candidate, threshold=threshold, alpha=ALPHA / looks)
 
 
-def compare_with_devices(
-    devices: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float
-) -> Comparison:
+def compare_with_devices(devices: Sequence[ArrayLike], candidate: ArrayLike, *, threshold: float) -> Comparison:
     """Compare a level with the levels of other devices of its model; each device counts once.
 
     Devices of one model differ by more than replicas of one device do, so the interval is Student's with the variance
@@ -185,22 +191,22 @@ def compare_with_devices(
     replica, the verdict is neither a regression nor an improvement.
 
     Args:
-        devices: the replicas of each of two or more devices; each replica is its times in seconds, shape (n,).
-        candidate: for each replica its times.
+        devices: for each of two or more devices the median of each replica, above 0, shape (replicas,).
+        candidate: the same of the candidate.
         threshold: the smallest relative change that matters.
 
     Raises:
-        ValueError: fewer than two devices, a device without replicas, or times that are not finite and above 0.
+        ValueError: fewer than two devices.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1): the interval of one further value of a sample.
     """
     if len(devices) < MIN_DEVICES:
         raise ValueError(f"a spread of devices needs at least two devices, not {len(devices)}")
-    logs = [np.log(replica_medians(replicas)) for replicas in devices]
+    logs = [np.log(np.asarray(medians, np.float64)) for medians in devices]
     unit = logs[0][0]
     before = np.array([(replicas - unit).mean() for replicas in logs])
-    after = np.log(replica_medians(candidate)) - unit
+    after = np.log(np.asarray(candidate, np.float64)) - unit
     spread, count = float(before.std(ddof=1)), before.size
     half = student_quantile(count - 1, 1 - ALPHA / 2) * spread * math.sqrt(1 + 1 / count)
     error = float(after.std(ddof=1)) / math.sqrt(after.size) if after.size > 1 else 0.0

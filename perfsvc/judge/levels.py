@@ -4,7 +4,6 @@ A level is one number with an interval. Noise has two parts: from sample to samp
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
@@ -59,40 +58,6 @@ def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
     return max(int(np.searchsorted(coin_probabilities(count), _tail(confidence), side="right")), 1)
 
 
-def level_of(replicas: Sequence[Estimate]) -> Estimate:
-    """Return the level of a case in one run: the geometric mean of its replicas' medians.
-
-    The interval comes from the spread of the replicas. The ratio of two levels is the ratio that ``compare`` gives.
-    With one replica, the level has the interval of the replica's own median.
-
-    Args:
-        replicas: the ``estimate`` of each replica.
-
-    Raises:
-        ValueError: no replica, or a median that is not above zero.
-    """
-    (level,) = levels_of_estimates([replicas])
-    return level
-
-
-def levels_of_estimates(runs: Sequence[Sequence[Estimate]]) -> list[Estimate]:
-    """Return ``level_of`` for each of many runs, computed together; raises what ``level_of`` raises."""
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for at, replicas in enumerate(runs):
-        by_size[len(replicas)].append(at)
-    levels: dict[int, Estimate] = {}
-    for places in by_size.values():
-        medians = np.array([[replica.median_s for replica in runs[at]] for at in places], np.float64)
-        if not medians.size or not (np.isfinite(medians) & (medians > 0)).all():
-            for of_run in medians:
-                replica_medians(of_run[:, None])  # raises an error about the first that is wrong
-        ends = (column.tolist() for column in levels_of(medians))
-        for at, center, low, high in zip(places, *ends, strict=True):
-            samples = sum(replica.samples for replica in runs[at])
-            levels[at] = Estimate(center, low, high, samples) if len(runs[at]) > 1 else runs[at][0]
-    return [levels[at] for at in range(len(runs))]
-
-
 def center_of(values: Floats) -> float:
     """Return the level of some replicas' values, shape (replicas,), without its interval."""
     centers, _, _ = levels_of(values[None, :])
@@ -116,7 +81,7 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
     positive = np.logical_not(np.any(values <= 0, axis=1))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         # Relative to the largest value, equal values have logarithms of exactly 0 and an exact mean.
-        unit = np.fmax.reduce(values, axis=1)
+        unit = np.fmax.reduce(values, axis=1, initial=np.nan)
         terms = np.where(positive[:, None], np.log(values / unit[:, None]), values)
         mean = np.nansum(terms, axis=1) / replicas
         squares = np.nansum((terms - mean[:, None]) ** 2, axis=1)
@@ -125,17 +90,6 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
         low = np.where(positive, center * np.exp(-half), mean - half)
         high = np.where(positive, center * np.exp(half), mean + half)
     return center, low, high
-
-
-def replica_medians(replicas: Sequence[ArrayLike] | Floats) -> Floats:
-    """Return the median of each replica's times, shape (replicas,).
-
-    Raises:
-        ValueError: there are no replicas, a replica has no samples, or a sample is not finite or not above zero.
-    """
-    if not len(replicas):
-        raise ValueError("no replicas: a level needs the samples of at least one")
-    return np.array([median_of_sorted(sorted_samples(replica)) for replica in replicas])
 
 
 def median(values: Floats) -> float:

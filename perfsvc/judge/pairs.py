@@ -1,4 +1,4 @@
-"""Compare many series at once, each with one run: the comparisons of ``compare_sides``, computed as columns."""
+"""Compare many series at once, each with one run: the comparisons of ``compare_levels``, computed as columns."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,15 @@ from perfsvc.judge.comparison import (
     NO_SPREAD,
     SINGLE_REPLICA,
     Comparison,
-    compare_sides,
+    compare_levels,
     cure_of_pair,
     exp,
     reason,
 )
 from perfsvc.judge.levels import Floats
-from perfsvc.judge.sides import RESOLUTION, Samples, SideColumns
-from perfsvc.model import Verdict
+from perfsvc.judge.sides import RESOLUTION, Samples, least_variances, sides_of_samples
+from perfsvc.model import Level, Status, Verdict
+from perfsvc.model.levels import SideColumns
 
 Ints = NDArray[np.int64]
 
@@ -41,7 +42,7 @@ def compare_with_each(
     Raises:
         ValueError: times that are not finite or below 0.
     """
-    sides = SideColumns.of([side for baselines, candidate, _ in candidates for side in (*baselines, candidate)])
+    sides = sides_of_samples([side for baselines, candidate, _ in candidates for side in (*baselines, candidate)])
     if not (sides.lowest >= 0).all():
         raise ValueError("times are finite numbers from 0 up")
     counts = np.array([len(baselines) for baselines, _, _ in candidates], np.intp)
@@ -56,7 +57,7 @@ def compare_with_each(
 def compare_pairs(
     baselines: SideColumns, before: Ints, candidates: SideColumns, after: Ints, thresholds: Sequence[float]
 ) -> list[Comparison]:
-    """Return what ``compare_sides`` returns for each baseline of one run and its candidate, computed together.
+    """Return what ``compare_levels`` returns for each baseline of one run and its candidate, computed together.
 
     Args:
         baselines: holds the baseline of each comparison, with finite values from 0 up.
@@ -66,9 +67,9 @@ def compare_pairs(
         thresholds: the smallest relative change that matters in each comparison.
     """
     limits = np.array(thresholds, np.float64)
-    is_positive = np.minimum(baselines.least_medians[before], candidates.least_medians[after]) > 0
+    is_positive = np.minimum(baselines.lowest[before], candidates.lowest[after]) > 0
     comparisons: dict[int, Comparison] = {
-        at: compare_sides(baselines.side(before[at]), candidates.side(after[at]), threshold=thresholds[at])
+        at: compare_levels(_level(baselines, before[at]), _level(candidates, after[at]), threshold=thresholds[at])
         for at in np.flatnonzero(~is_positive).tolist()
     }
     shapes = np.stack([baselines.sizes[before], candidates.sizes[after]], axis=1)
@@ -80,12 +81,19 @@ def compare_pairs(
     return [comparisons[at] for at in range(before.size)]
 
 
+def _level(sides: SideColumns, at: int) -> Level:
+    return Level(
+        0, Status.OK, "", sides.medians[at, : sides.sizes[at]], float(sides.spreads[at]), float(sides.steps[at])
+    )
+
+
 def _of_shape(
     baselines: SideColumns, old: Ints, candidates: SideColumns, new: Ints, thresholds: Floats
 ) -> list[Comparison]:
     """Compare pairs whose baselines have equally many replicas, and whose candidates do; all medians are above 0."""
     old_size, new_size = int(baselines.sizes[old[0]]), int(candidates.sizes[new[0]])
-    old_logs, new_logs = np.log(baselines.medians_of(old, old_size)), np.log(candidates.medians_of(new, new_size))
+    old_medians, new_medians = baselines.medians[old, :old_size], candidates.medians[new, :new_size]
+    old_logs, new_logs = np.log(old_medians), np.log(new_medians)
     unit = old_logs[:, :1]
     log_ratios = np.mean(new_logs - unit, axis=1) - np.mean(old_logs - unit, axis=1)
     steps = np.minimum(baselines.steps[old], candidates.steps[new])
@@ -96,9 +104,11 @@ def _of_shape(
     old_variances, new_variances = np.zeros(old.size), np.zeros(new.size)
     if old_freedom:
         variances = old_freedom * np.var(old_logs - unit, axis=1, ddof=1) / old_freedom  # as ``NightsLevel.of`` rounds
-        old_variances = np.maximum(variances, baselines.least_variances(old, steps))
+        old_variances = np.maximum(variances, least_variances(old_medians, baselines.spreads[old], steps))
     if new_freedom:
-        new_variances = np.maximum(np.var(new_logs, axis=1, ddof=1), candidates.least_variances(new, steps))
+        new_variances = np.maximum(
+            np.var(new_logs, axis=1, ddof=1), least_variances(new_medians, candidates.spreads[new], steps)
+        )
     # The noise of both sides together, and half the width of the interval, as ``_Noise`` computes them.
     variances = (old_freedom * old_variances + new_freedom * new_variances) / freedom
     own = old_variances * (1 / old_size) + new_variances / new_size

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_sides, compare_with_devices
-from perfsvc.judge.levels import center_of
+from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_levels, compare_with_devices
+from perfsvc.judge.levels import Floats, center_of, levels_of
 from perfsvc.judge.pairs import compare_pairs
-from perfsvc.judge.sides import Side, SideColumns
 from perfsvc.model import (
     AUXILIARY,
     FIRST_RUNS,
@@ -28,7 +27,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.model.levels import LevelColumns
+from perfsvc.model.levels import LevelColumns, SideColumns
 
 Ints = NDArray[np.int64]
 
@@ -181,7 +180,7 @@ def _compared(
     before = both.own[pairs]
     comparisons = compare_pairs(old.sides, before, new.sides, pairs, limits)
     numbers = (
-        (side.levels.runs[at].tolist(), side.sides.centers[at].tolist(), side.levels.sizes[at].tolist())
+        (side.levels.runs[at].tolist(), side.centers[at].tolist(), side.sides.sizes[at].tolist())
         for side, at in ((old, before), (new, pairs))
     )
     (old_runs, old_centers, old_sizes), (new_runs, new_centers, new_sizes) = numbers
@@ -218,18 +217,19 @@ def _judge(both: "_BothSides", series: Series, sources: Sequence[int], at: int, 
     before = sources[0]
     source = old.levels.series[before]
     note, further = "", old.levels.further.get(before, ())
+    after = new.levels.level(at)
     least, most = both.range_of(sources, at)
     if least <= 0:
         verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
         return both.row(series, verdict, why, before, at)
     if len(sources) > 1:
-        devices = [list(side.medians[:, None]) for side in map(old.sides.side, sources)]
-        comparison = compare_with_devices(devices, list(new.sides.side(at).medians[:, None]), threshold=threshold)
+        devices = [old.levels.level(other).medians for other in sources]
+        comparison = compare_with_devices(devices, after.medians, threshold=threshold)
         note = f"; compared with {len(sources)} other GPUs of {source.device_model}, whose spread is in the interval"
     else:
-        sides = old.sides.side(before), new.sides.side(at)
-        comparison = compare_sides(*sides, further=further, threshold=threshold)
-        if drift := _drift(comparison, *sides, further, threshold):
+        own = old.levels.level(before)
+        comparison = compare_levels(own, after, threshold=threshold)
+        if drift := _drift(comparison, own, after, threshold):
             comparison, further = drift, further[: FIRST_RUNS - 1]
             note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
         if source.device != series.device:
@@ -248,17 +248,15 @@ def _judge(both: "_BothSides", series: Series, sources: Sequence[int], at: int, 
         if further
         else old.center(before)
         if len(sources) == 1
-        else center_of(old.sides.centers[list(sources)]),
-        baseline_replicas=int(old.levels.sizes[before]) + sum(map(len, further)),
+        else center_of(old.centers[list(sources)]),
+        baseline_replicas=int(old.sides.sizes[before]) + sum(map(len, further)),
         baseline_runs=1 + len(further),
         smallest=comparison.smallest,
         between_nights=comparison.between_nights,
     )
 
 
-def _drift(
-    comparison: Comparison, before: Side, after: Side, further: Sequence[Sequence[float]], threshold: float
-) -> Comparison | None:
+def _drift(comparison: Comparison, before: Level, after: Level, threshold: float) -> Comparison | None:
     """Return the comparison with the first runs of a baseline if only these show that the candidate moved; else None.
 
     A slow drift of unchanged code takes the baseline along, run by run. The first runs drifted least. Each run is
@@ -266,14 +264,14 @@ def _drift(
 
     Args:
         comparison: the comparison with all runs of the baseline.
-        before: the baseline's first run.
+        before: the baseline.
         after: the candidate.
-        further: for each further run of the baseline the value of each replica.
         threshold: the smallest relevant change, as a fraction.
     """
-    if comparison.verdict in MOVES or len(further) < FIRST_RUNS:
+    if comparison.verdict in MOVES or len(before.further) < FIRST_RUNS:
         return None
-    first = compare_sides(before, after, further=further[: FIRST_RUNS - 1], threshold=threshold)
+    first_runs = replace(before, further=before.further[: FIRST_RUNS - 1])
+    first = compare_levels(first_runs, after, threshold=threshold)
     limit = 1 + threshold
     is_beyond = first.low is not None and first.high is not None and (first.low > limit or first.high < 1 / limit)
     return first if is_beyond and first.verdict in MOVES else None
@@ -348,31 +346,34 @@ class _JudgedLevels:
     Attributes:
         levels: the levels of the series that are judged.
         faults: why a level cannot be compared, by place; a level without a fault is absent.
-        sides: what a comparison needs to know of each level; of a level with a fault it is undefined.
+        centers: each level as a number; undefined for a level with a fault.
     """
 
     levels: LevelColumns
     faults: Mapping[int, str]
-    sides: SideColumns
+    centers: Floats
 
     @classmethod
     def of(cls, given: Mapping[Series, Level]) -> "_JudgedLevels":
         """Read levels; leave out the metrics that only explain times."""
         every = LevelColumns.of(given)
         levels = every.where(np.array([series.metric not in UNJUDGED for series in every.series], np.bool_))
-        sides = SideColumns.of_columns(levels.sizes, levels.lengths, levels.numbers)
-        ends = np.cumsum(levels.sizes)
-        faults = {}
-        for at in np.flatnonzero(np.isnan(sides.lowest)).tolist():
-            lengths = levels.lengths[ends[at] - levels.sizes[at] : ends[at]]
-            empty = "a replica holds no values" if lengths.size else "no replica holds values"
-            faults[at] = "a value is not a finite number" if lengths.size and lengths.all() else empty
+        sides = levels.sides
+        faults = {
+            at: "a value is not a finite number" if sides.sizes[at] else "no replica holds values"
+            for at in np.flatnonzero(np.isnan(sides.lowest)).tolist()
+        }
         faults |= {at: reason or f"{status} without a reason" for at, (status, reason) in levels.bad.items()}
-        return cls(levels, faults, sides)
+        return cls(levels, faults, levels_of(sides.medians)[0])
+
+    @property
+    def sides(self) -> SideColumns:
+        """What a comparison needs to know of each level."""
+        return self.levels.sides
 
     def center(self, at: int) -> float:
         """Return a level without a fault as a number."""
-        return float(self.sides.centers[at])
+        return float(self.centers[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,8 +415,9 @@ class _BothSides:
         is_dropped = np.zeros(at.size, np.bool_)
         if not every:
             width = min(old.sides.medians.shape[1], new.sides.medians.shape[1])
-            same = old.sides.medians[before, :width] == new.sides.medians[at, :width]
-            is_dropped |= (old.levels.sizes[before] == new.levels.sizes[at]) & same.all(axis=1)
+            beyond = np.arange(width) >= old.sides.sizes[before][:, None]
+            same = (old.sides.medians[before, :width] == new.sides.medians[at, :width]) | beyond
+            is_dropped |= (old.sides.sizes[before] == new.sides.sizes[at]) & same.all(axis=1)
             is_dropped &= np.array([new.levels.series[place].metric in AUXILIARY for place in at.tolist()], np.bool_)
         pairs = at[is_pair & ~is_dropped]
         is_other = np.ones(len(new.levels), np.bool_)
@@ -425,7 +427,7 @@ class _BothSides:
     def changes(self, pairs: Ints) -> list[float]:
         """Return how much the level of each pair changed, as the absolute logarithm of its ratio."""
         with np.errstate(all="ignore"):  # a ratio may be beyond the range of numbers
-            ratios = self.new.sides.centers[pairs] / self.old.sides.centers[self.own[pairs]]
+            ratios = self.new.centers[pairs] / self.old.centers[self.own[pairs]]
             changes: list[float] = np.abs(np.log(ratios)).tolist()
         return changes
 
@@ -467,12 +469,12 @@ class _BothSides:
             levels, further = self.old.levels, self.old.levels.further.get(before, ())
             fields["baseline_run"] = int(levels.runs[before])
             fields["baseline_s"] = self.old.center(before) if before not in self.old.faults else None
-            fields["baseline_replicas"] = int(levels.sizes[before]) + sum(map(len, further))
+            fields["baseline_replicas"] = int(levels.sides.sizes[before]) + sum(map(len, further))
             fields["baseline_runs"] = 1 + len(further)
         if after is not None:
             fields["candidate_run"] = int(self.new.levels.runs[after])
             fields["candidate_s"] = self.new.center(after) if after not in self.new.faults else None
-            fields["candidate_replicas"] = int(self.new.levels.sizes[after])
+            fields["candidate_replicas"] = int(self.new.sides.sizes[after])
         return Judgement(series, verdict, reason, **fields | others)
 
 

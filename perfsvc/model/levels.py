@@ -3,13 +3,60 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.model.measurements import Status
 from perfsvc.model.verdicts import Level, Series
+
+
+@dataclass(frozen=True, eq=False)
+class SideColumns:
+    """What comparisons need to know of the replicas of many sides: of baselines or of candidates.
+
+    Attributes:
+        sizes: the number of replicas of each side, shape (sides,).
+        medians: ``Level.medians`` of each side, shape (sides, most replicas); NaN beyond the replicas of a side.
+        spreads: ``Level.spread`` of each side, shape (sides,).
+        steps: ``Level.step`` of each side, likewise.
+    """
+
+    sizes: NDArray[np.int64]
+    medians: NDArray[np.float64]
+    spreads: NDArray[np.float64]
+    steps: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, sizes: NDArray[np.int64], values: NDArray[np.float64]) -> "SideColumns":
+        """Return sides whose replicas have one value each.
+
+        Args:
+            sizes: the number of replicas of each side, shape (sides,).
+            values: the value of each replica, side after side, shape (replicas,).
+        """
+        is_replica = np.arange(sizes.max(initial=0)) < sizes[:, None]
+        medians = np.full(is_replica.shape, np.nan)
+        medians[is_replica] = values
+        return cls(sizes, medians, np.zeros(sizes.size), np.full(sizes.size, np.inf))
+
+    @cached_property
+    def lowest(self) -> NDArray[np.float64]:
+        """The lowest median of each side; NaN if the side has no replica, or a median that is not a finite number."""
+        return self._ends(np.fmin)
+
+    @cached_property
+    def highest(self) -> NDArray[np.float64]:
+        """The highest median of each side; NaN like ``lowest``."""
+        return self._ends(np.fmax)
+
+    def _ends(self, of: np.ufunc) -> NDArray[np.float64]:
+        is_sound = (np.isfinite(self.medians).sum(axis=1) == self.sizes) & (self.sizes > 0)
+        return np.where(is_sound, of.reduce(self.medians, axis=1, initial=np.nan), np.nan)
+
+    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> "SideColumns":
+        """Return some of the sides; ``chosen`` is True for each of them, shape (sides,), or has their places."""
+        return SideColumns(self.sizes[chosen], self.medians[chosen], self.spreads[chosen], self.steps[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,18 +67,14 @@ class LevelColumns(Mapping[Series, Level]):
         series: the series of each level; no two are equal.
         runs: the run of each level, shape (levels,).
         bad: the status and the reason of each level that is not ok, by its place among the levels.
-        sizes: the number of replicas of each level, shape (levels,).
-        lengths: the number of values of each replica, level after level, shape (replicas,).
-        numbers: the values of each replica, one after the other, shape (values,).
+        sides: the replicas of each level.
         further: the further runs of the levels that have any, by place.
     """
 
     series: Sequence[Series]
     runs: NDArray[np.int64]
     bad: Mapping[int, tuple[Status, str]]
-    sizes: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    numbers: NDArray[np.float64]
+    sides: SideColumns
     further: Mapping[int, tuple[tuple[float, ...], ...]]
 
     @classmethod
@@ -40,14 +83,18 @@ class LevelColumns(Mapping[Series, Level]):
         if isinstance(levels, cls):
             return levels
         values = list(levels.values())
-        replicas = [replica for level in values for replica in level.replicas]
+        sizes = np.array([len(level.medians) for level in values], np.int64)
+        medians = [median for level in values for median in level.medians]
         return cls(
             list(levels),
             np.array([level.run for level in values], np.int64),
             {at: (level.status, level.reason) for at, level in enumerate(values) if level.status is not Status.OK},
-            np.array([len(level.replicas) for level in values], np.int64),
-            np.array(list(map(len, replicas)), np.int64),
-            np.concatenate(replicas, dtype=np.float64) if replicas else np.empty(0),
+            SideColumns(
+                sizes,
+                SideColumns.of(sizes, np.array(medians, np.float64)).medians,
+                np.array([level.spread for level in values], np.float64),
+                np.array([level.step for level in values], np.float64),
+            ),
             {at: level.further for at, level in enumerate(values) if level.further},
         )
 
@@ -60,39 +107,29 @@ class LevelColumns(Mapping[Series, Level]):
         """Return some of the levels; ``chosen`` is True for each of them, shape (levels,)."""
         if chosen.all():
             return self
-        of_replicas = np.repeat(chosen, self.sizes)
         place = (np.cumsum(chosen) - 1).tolist()
         is_chosen = chosen.tolist()
         return LevelColumns(
             [series for series, is_in in zip(self.series, is_chosen, strict=True) if is_in],
             self.runs[chosen],
             {place[at]: why for at, why in self.bad.items() if is_chosen[at]},
-            self.sizes[chosen],
-            self.lengths[of_replicas],
-            self.numbers[np.repeat(of_replicas, self.lengths)],
+            self.sides.where(chosen),
             {place[at]: runs for at, runs in self.further.items() if is_chosen[at]},
         )
 
-    def __getitem__(self, series: Series) -> Level:
-        at = self.places[series]
-        first, end = self._replicas[at], self._replicas[at + 1]
-        edges = self._edges[first : end + 1].tolist()
-        replicas = tuple(self.numbers[low:high] for low, high in pairwise(edges))
+    def level(self, at: int) -> Level:
+        """Return the level at a place."""
+        sides = self.sides
         status, reason = self.bad.get(at, (Status.OK, ""))
-        return Level(int(self.runs[at]), status, reason, replicas, self.further.get(at, ()))
+        medians = sides.medians[at, : sides.sizes[at]]
+        spread, step = float(sides.spreads[at]), float(sides.steps[at])
+        return Level(int(self.runs[at]), status, reason, medians, spread, step, self.further.get(at, ()))
+
+    def __getitem__(self, series: Series) -> Level:
+        return self.level(self.places[series])
 
     def __iter__(self) -> Iterator[Series]:
         return iter(self.series)
 
     def __len__(self) -> int:
         return len(self.series)
-
-    @cached_property
-    def _replicas(self) -> NDArray[np.int64]:
-        """The first replica of each level, and the end of the last level."""
-        return np.concatenate([[0], np.cumsum(self.sizes)])
-
-    @cached_property
-    def _edges(self) -> NDArray[np.int64]:
-        """The first value of each replica, and the end of the last replica."""
-        return np.concatenate([[0], np.cumsum(self.lengths)])

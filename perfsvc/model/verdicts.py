@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING
 
 from perfsvc.model.cases import CacheState, Case
@@ -78,20 +79,26 @@ FIRST_RUNS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """A series in one run: the values of each replica that has any, or why there are none.
+    """A series in one run: what a comparison needs to know of its replicas, or why there are none.
 
-    Two levels are equal only if they are the same object: replicas have hundreds of values.
+    Two levels are equal only if they are the same object, because ``medians`` may be an array.
 
     Attributes:
-        replicas: the values of each replica, shape (values,), in seconds or in the metric's own unit.
-        further: only for a baseline of several runs: for each run but ``run``, the value of each replica (of the time:
-            the median); the oldest run first.
+        medians: for each replica the median of its times in seconds, or its value of another metric.
+        spread: the standard deviation between the samples of one replica, of their logarithms and as the median
+            absolute deviation shows it; 0 if no replica shows a spread.
+        step: the step of the clock in seconds: the smallest difference between two samples of one replica that is not
+            rounding; infinite if no replica shows a difference.
+        further: only for a baseline of several runs: for each run but ``run``, the median of each replica; the oldest
+            run first.
     """
 
     run: int
     status: Status
     reason: str = ""
-    replicas: "tuple[Sequence[float] | NDArray[np.float64], ...]" = ()
+    medians: "Sequence[float] | NDArray[np.float64]" = ()
+    spread: float = 0.0
+    step: float = inf
     further: tuple[tuple[float, ...], ...] = ()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import AUXILIARY, Estimate, Status
+from perfsvc.model import AUXILIARY, Status
 from perfsvc.report.rows import SEPARATOR, HistoryRow, RunDetails
 from perfsvc.selection import Selection
 from perfsvc.store import CaseInRun, Store
@@ -65,9 +65,13 @@ def history(store: Store, case: str, device: str | None, last: int | None = None
         for explanation in store.profiles.explanations_of(case)
     }
     runs = store.series.case_history(case, device, last)
-    with_times = [at for at, run in enumerate(runs) if run.times]
-    levels = dict(zip(with_times, judge.levels_of_estimates([runs[at].times for at in with_times]), strict=True))
-    rows = [_row(run, levels.get(at), explanations.get((run.device, run.run), "")) for at, run in enumerate(runs)]
+    times = np.full((len(runs), max((len(run.times) for run in runs), default=0)), np.nan)
+    for of_run, run in zip(times, runs, strict=True):
+        of_run[: len(run.times)] = run.times
+    levels = zip(*(ends.tolist() for ends in judge.levels_of(times)), strict=True)
+    rows = [
+        _row(run, level, explanations.get((run.device, run.run), "")) for run, level in zip(runs, levels, strict=True)
+    ]
     if not rows:
         measured_on = sorted({run.device for run in store.series.case_history(case)}) if device else []
         if not measured_on:
@@ -81,14 +85,15 @@ def history(store: Store, case: str, device: str | None, last: int | None = None
     return rows
 
 
-def _row(run: CaseInRun, level: Estimate | None, why: str) -> HistoryRow:
+def _row(run: CaseInRun, level: tuple[float, float, float], why: str) -> HistoryRow:
     """Return the row of a case's history for one run.
 
     Args:
         run: the case in the run.
-        level: its level; None without times.
+        level: its level and the ends of its interval, of several replicas.
         why: explains a regression in this run.
     """
+    median_s, low_s, high_s = (level[0], *run.ends) if run.ends else level if run.times else (None, None, None)
     return HistoryRow(
         run=run.run,
         started=run.started,
@@ -101,9 +106,9 @@ def _row(run: CaseInRun, level: Estimate | None, why: str) -> HistoryRow:
         cache=run.cache,
         status=run.status,
         reason=run.reason,
-        median_s=level.median_s if level else None,
-        low_s=level.low_s if level else None,
-        high_s=level.high_s if level else None,
+        median_s=median_s,
+        low_s=low_s,
+        high_s=high_s,
         replicas=run.replicas,
         why=why,
         metrics={metric: _center(values) for metric, values in sorted(run.metrics.items()) if metric not in AUXILIARY},

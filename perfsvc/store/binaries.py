@@ -16,11 +16,11 @@ from sqlalchemy import ColumnElement, Connection, exists, select, update
 from perfsvc.errors import NotMeasuredError, UntrustedError, UsageError
 from perfsvc.keys import CHANGED, Keys, Signed
 from perfsvc.model import PythonCode, ReplayRecord, digest
-from perfsvc.model.codec import decode, encode
+from perfsvc.model.codec import encode
 from perfsvc.store.cases import CASE_COLUMNS, case_of, id_of_name, ids_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
-from perfsvc.store.schema.column_types import report_damaged
-from perfsvc.store.schema.engine import Database, among, damaged, insert_new
+from perfsvc.store.schema.column_types import stored
+from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
     Artifacts,
@@ -96,16 +96,13 @@ class BinaryStore:
             }
 
     def call_python(self, ids: Collection[int]) -> dict[int, bool]:
-        """Return whether each binary calls Python functions.
-
-        Binaries that no trusted key has signed are absent, and so are those with a damaged record.
-        """
+        """Return whether each binary calls Python functions; binaries that no trusted key has signed are absent."""
         query = select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
         with self._database.reading() as connection:
             return {
-                binary: calls
+                binary: _calls_python(text)
                 for binary, text, signatures in connection.execute(query)
-                if self._keys.trusts(Signed.RECORD, text, signatures) and (calls := _calls_python(text)) is not None
+                if self._keys.trusts(Signed.RECORD, text, signatures)
             }
 
     def of_run(self, run: int) -> dict[CaseKey, CaseBinary]:
@@ -383,33 +380,21 @@ def _python_codes(connection: Connection, keys: Keys, ids: Collection[int]) -> d
     }
 
 
-def _record(text: str, name: str) -> ReplayRecord:
-    """Decode a stored replay record; ``name`` names it in the ``DatabaseError`` if it is damaged."""
-    try:
-        return decode(ReplayRecord, text)
-    except ValueError as error:
-        raise damaged(f"the replay record of {name}") from error
-
-
-def _calls_python(text: str) -> bool | None:
-    """Return whether a stored replay record calls Python functions; None if it is damaged, which is reported."""
+def _calls_python(text: str) -> bool:
+    """Return whether a stored replay record calls Python functions."""
     # Nearly all records are as perfsvc writes them and call none. Finding that out is much faster than decoding them.
     if text.startswith(_BEGIN) and not any(part in text for part in _MAY_CALL):
         return False
-    try:
-        return bool(decode(ReplayRecord, text).calls)
-    except ValueError:
-        report_damaged(f"the replay record {text[:40]!r}")
-        return None
+    return bool(_record(text, "a binary").calls)
+
+
+def _record(text: str, name: str) -> ReplayRecord:
+    return stored(ReplayRecord, text, f"the replay record of {name}")
 
 
 @lru_cache(maxsize=256)
 def _python_code(text: str) -> PythonCode:
-    """Decode what Python functions ran with; raises ``DatabaseError`` if it is damaged."""
-    try:
-        return decode(PythonCode, text)
-    except ValueError as error:
-        raise damaged("what Python code ran with") from error
+    return stored(PythonCode, text, "what Python code ran with")
 
 
 def _content(sha256: str, compressed: bytes) -> bytes | None:

@@ -4,7 +4,6 @@ A case is one row, under its present name. ``formerly=`` renames the row; ``form
 that an old commit that is measured later finds it. All functions are safe between processes.
 """
 
-import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -32,10 +31,10 @@ from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Series
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.base import Base
-from perfsvc.store.schema.column_types import readable_text, report_damaged
+from perfsvc.store.schema.column_types import stored_json
 from perfsvc.store.schema.engine import POSTGRESQL, among, insert_new, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
-from perfsvc.store.schema.tables import Cases, Devices, FormerNames, Measurements, Runs
+from perfsvc.store.schema.tables import Cases, Devices, FormerNames, Levels, Measurements, Runs, SeriesRows
 
 CaseIds = tuple[int, int, CacheState]
 """A ``CaseKey`` in the database: the ids of case and device, and the cache state."""
@@ -57,16 +56,11 @@ def case_id(connection: Connection, case: Case) -> int:
     return case_ids(connection, [case])[case]
 
 
-def case_ids(connection: Connection, cases: Iterable[Case], beside: Iterable[Case] = ()) -> dict[Case, int]:
+def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     """Return the id of each case; store new cases, and rename those that are stored under a former name.
 
-    A name that no case has now is a former name of the case that had it last. But if that case is in ``cases`` or
-    ``beside`` as well, the name belongs to a new variant.
-
-    Args:
-        connection: a transaction.
-        cases: the cases.
-        beside: further cases of the same run.
+    A name that no case has now is a former name of the case that had it last. But if that case is in ``cases`` as
+    well, the name belongs to a new variant.
     """
     wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may differ in their former names
     stored = _stored(connection, [_name(case) for case, _ in wanted])
@@ -75,13 +69,10 @@ def case_ids(connection: Connection, cases: Iterable[Case], beside: Iterable[Cas
         if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
             connection.execute(text("LOCK TABLE cases IN SHARE ROW EXCLUSIVE MODE"))
         own = {_name(case): case for case, _ in wanted}
-        here = {*own, *map(_name, beside)}
-        known = {
-            _name(case): _store(connection, case, here) for case in sorted(new, key=lambda case: not case.formerly)
-        }
+        known = {_name(case): _store(connection, case, own) for case in sorted(new, key=lambda case: not case.formerly)}
         stored = _stored(connection, own) | known
         # A renamed case has left its former name to a new variant.
-        stored |= {name: _store(connection, own[name], here) for name in own.keys() - stored.keys()}
+        stored |= {name: _store(connection, own[name], own) for name in own.keys() - stored.keys()}
     return {case: stored[_name(case)] for case, _ in wanted}
 
 
@@ -219,6 +210,7 @@ def _merge(connection: Connection, old: int, into: int) -> None:
     series = [newer.c[name] == own[name] for name in ("device_id", "metric", "cache")]
     newer_pin = exists().where(newer.c.case_id == old, newer.c.set_at > own.set_at, *series)
     connection.execute(delete(Pins).where(own.case_id == into, newer_pin))
+    _merge_series(connection, old, into)
     for table in metadata().sorted_tables:
         if table is Cases.__table__ or "case_id" not in table.c:
             continue
@@ -230,6 +222,18 @@ def _merge(connection: Connection, old: int, into: int) -> None:
             connection.execute(delete(table).where(table.c.case_id == old, is_there))
         connection.execute(update(table).where(table.c.case_id == old).values(case_id=into))
     connection.execute(delete(Cases).where(Cases.id == old))
+
+
+def _merge_series(connection: Connection, old: int, into: int) -> None:
+    """Move the levels of a case's series to the same series of another case, where it has one."""
+    own, other = SeriesRows.__table__, SeriesRows.__table__.alias()
+    same = (own.c[name] == other.c[name] for name in ("device_id", "metric", "cache"))
+    pairs = select(own.c.id, other.c.id).where(own.c.case_id == old, other.c.case_id == into, *same)
+    for series, kept in connection.execute(pairs).all():
+        has = select(Levels.run_id).where(Levels.series_id == kept)
+        of_series = Levels.series_id == series
+        connection.execute(update(Levels).where(of_series, Levels.run_id.not_in(has)).values(series_id=kept))
+        connection.execute(delete(Levels).where(of_series))
 
 
 def _measured_together(connection: Connection, first: int, second: int) -> bool:
@@ -271,33 +275,14 @@ def _id_of(name: _Name) -> str:
 @lru_cache(maxsize=1 << 15)
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """Return the case of a row of ``cases``."""
-    benchmark, variant, point = map(readable_text, (benchmark, variant, point))
-    try:
-        return Case(benchmark, variant, _axes_of_valid(point), version)
-    except ValueError:
-        return Case(benchmark, variant, tuple(axes_of(point).items()), version)
+    return Case(benchmark, variant, tuple(axes_of(point).items()), version)
 
 
 @lru_cache(maxsize=1024)
-def _axes_of_valid(point: str) -> tuple[tuple[str, Any], ...]:
-    """Return the axes of a point; many cases share a point. Raises ``ValueError`` if the point is damaged."""
-    axes = json.loads(point)
-    if not isinstance(axes, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - like invalid JSON
-    return tuple(axes.items())
-
-
 def axes_of(point: str) -> dict[str, Any]:
-    """Return the axes of a point as ``cases.point`` holds it; if it is damaged, report that, and return it as an axis.
-
-    So cases whose points are damaged stay different cases.
-    """
-    with contextlib.suppress(ValueError):
-        axes = json.loads(point)
-        if isinstance(axes, dict):
-            return axes
-    report_damaged(f"the point {point[:40]!r} of a case")
-    return {"damaged": point}
+    """Return the axes of a point as ``cases.point`` holds it; many cases share a point."""
+    axes: dict[str, Any] = stored_json(point)
+    return axes
 
 
 def series_of(row: Any) -> Series:
@@ -320,23 +305,15 @@ def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
     return ~excluded.correlate_except(Exclusions)
 
 
-HAS_CASE_OR_NONE = or_(Exclusions.case_id.is_(None), Cases.id.is_not(None))
-"""The condition, for exclusions that are joined with their cases, that a row is readable: no case is the whole run."""
-
-
 def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> dict[tuple[int, int | None], str]:
     """Return the reasons of exclusions by run and case; the case is None if the whole run is excluded.
 
-    ``runs`` limits the exclusions to some runs; None means all runs. An exclusion whose case is damaged excludes
-    nothing, and above all not the whole run.
+    ``runs`` limits the exclusions to some runs; None means all runs.
     """
-    is_whole = Exclusions.case_id.is_(None)
-    query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason, is_whole)
-    query = query.where(Exclusions.included_at.is_(None))
+    query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason).where(Exclusions.included_at.is_(None))
     if runs is not None:
         query = query.where(among(Exclusions.run_id, set(runs)))
-    rows = connection.execute(query)
-    return {(run, case): reason for run, case, reason, whole in rows if whole or case is not None}
+    return {(run, case): reason for run, case, reason in connection.execute(query)}
 
 
 def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int, case: int) -> str:
@@ -360,12 +337,8 @@ class Names:
         devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
         self._devices = {number: (uuid, model) for number, uuid, model in devices}
 
-    def series(self, case: int, device: int, metric: str, cache: CacheState) -> Series | None:
-        """Return a series by the ids of its case and its device; None if a row names one that does not exist."""
-        if device not in self._devices:
-            return report_damaged(f"the device {device} of a row")
-        if case not in self._cases:
-            return report_damaged(f"the case {case} of a row")
+    def series(self, case: int, device: int, metric: str, cache: CacheState) -> Series:
+        """Return a series by the ids of its case and its device."""
         return Series(self._cases[case], *self._devices[device], metric, cache)
 
 

@@ -1,16 +1,14 @@
 """Devices: what they are, their measured peaks, and their conditions during a run."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from math import isnan
 from statistics import geometric_mean
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
 
 from perfsvc.model import (
-    DEVICE_KINDS,
     MEMORY,
     PEAK_NAMES,
     CacheState,
@@ -25,11 +23,8 @@ from perfsvc.model import (
 from perfsvc.store.cases import device_ids, ids_of, judged
 from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
-from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
-from perfsvc.store.schema.shared_reading import Columns, read_columns
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
@@ -53,14 +48,6 @@ HAS_FAULT = or_(
 """Whether something disturbed the GPU during a measurement; few measurements are read for their texts."""
 
 
-class _EnvironmentsById(dict[int, Environment]):
-    """Environments by id. What the id of a damaged measurement names is unknown, which is reported."""
-
-    def __missing__(self, number: int) -> Environment:
-        report_damaged(f"the environment {number} of a row")
-        return Environment("")
-
-
 class DeviceStore:
     """Devices; each method is one transaction."""
 
@@ -76,18 +63,13 @@ class DeviceStore:
         """Return every stored device by UUID, without driver and power limit."""
         with self._database.reading() as connection:
             rows = connection.execute(select(Devices).order_by(Devices.id)).mappings()
-            return {
-                row["uuid"]: DeviceInfo(
-                    **{name: row[name] for name in row if name != "id"} | {"kind": _kind(row["kind"])}
-                )
-                for row in rows
-            }
+            return {row["uuid"]: DeviceInfo(**{name: row[name] for name in row if name != "id"}) for row in rows}
 
     def environments(self) -> dict[int, Environment]:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
         with self._database.reading() as connection:
             rows = connection.execute(select(Environments.id, *ENVIRONMENT))
-            return _EnvironmentsById({row.id: environment_of(row) for row in rows})
+            return {row.id: environment_of(row) for row in rows}
 
     def environments_in(self, runs: Collection[int]) -> dict[tuple[int, str], Environment]:
         """Return the environment of each device in each of some runs, by run and UUID.
@@ -267,9 +249,22 @@ class DeviceStore:
 
         The devices of a run are in the order in which they were first stored.
         """
-        summaries = joined(columns_by_run(self._database, sorted(runs), _summaries(self._database)))
-        rows = list(zip(*(column.tolist() for column in summaries), strict=True))
-        faulty = {run for run, _, _, _, _, faults, *_ in rows if faults}
+        summaries = (
+            select(
+                Measurements.run_id,
+                Measurements.device_id,
+                func.count().filter(Measurements.status != Status.SKIPPED),
+                func.count().filter(Measurements.status.in_((Status.WRONG, Status.FAILED))),
+                func.sum(Measurements.rejected_batches),
+                func.count().filter(HAS_FAULT),
+                func.min(Measurements.sm_clock_hz),
+                func.max(Measurements.temperature_c),
+                func.max(Measurements.power_w),
+            )
+            .where(among(Measurements.run_id, runs))
+            .group_by(Measurements.run_id, Measurements.device_id)
+            .order_by(Measurements.run_id, Measurements.device_id)
+        )
         group = (
             Measurements.run_id,
             Measurements.device_id,
@@ -277,23 +272,22 @@ class DeviceStore:
             Measurements.xids,
             Measurements.others,
         )
-        faults = (
-            select(*group, func.sum(Measurements.ecc_errors).label("ecc_errors"))
-            .where(among(Measurements.run_id, faulty), HAS_FAULT)
-            .group_by(*group)
-        )
         with self._database.reading() as connection:
+            rows = connection.execute(summaries).all()
+            faulty = {run for run, _, _, _, _, faults, *_ in rows if faults}
+            faults = (
+                select(*group, func.sum(Measurements.ecc_errors).label("ecc_errors"))
+                .where(among(Measurements.run_id, faulty), HAS_FAULT)
+                .group_by(*group)
+            )
             devices = {row.id: row for row in connection.execute(select(Devices.id, Devices.uuid, Devices.model))}
             faults_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
             for fault in connection.execute(faults) if faulty else ():
                 faults_of[fault.run_id, fault.device_id].append(fault)
         conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
         for run, device, measured, failed, rejected, _, *worst in rows:
-            if device not in devices:
-                report_damaged(f"the device {device} of a row")
-                continue
             of_device = faults_of[run, device]
-            sm_clock_hz, temperature_c, power_w = (None if isnan(value) else value for value in worst)
+            sm_clock_hz, temperature_c, power_w = worst
             conditions[run].append(
                 DeviceConditions(
                     devices[device].uuid,
@@ -380,35 +374,6 @@ class DeviceStore:
         return {at: {key: geometric_mean(values) for key, values in of_run.items()} for at, of_run in times.items()}
 
 
-def _summaries(database: Database) -> Reading:
-    """Return how the conditions of runs are read that are numbers: a row for each device."""
-
-    def query(runs: Sequence[int]) -> Any:
-        return (
-            select(
-                Measurements.run_id,
-                Measurements.device_id,
-                func.count().filter(Measurements.status != Status.SKIPPED),
-                func.count().filter(Measurements.status.in_((Status.WRONG, Status.FAILED))),
-                func.sum(Measurements.rejected_batches),
-                func.count().filter(HAS_FAULT),
-                func.min(Measurements.sm_clock_hz),
-                func.max(Measurements.temperature_c),
-                func.max(Measurements.power_w),
-            )
-            .where(among(Measurements.run_id, runs))
-            .group_by(Measurements.run_id, Measurements.device_id)
-            .order_by(Measurements.run_id, Measurements.device_id)
-        )
-
-    def read(runs: Sequence[int]) -> dict[int, Columns]:
-        with database.reading() as connection:
-            columns = read_columns(connection, query(runs), "iiiiiifff")
-        return by_run(columns, columns[0])
-
-    return Reading("conditions", (query([0]),), {1: Devices}, read)
-
-
 def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuState, dict[str, float]]:
     """Return the measured peaks of arithmetic and L2 caches by name, of all GPUs.
 
@@ -434,14 +399,6 @@ def put_device(connection: Connection, info: DeviceInfo) -> None:
     if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
         insert_new(connection, Devices, row)
     connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
-
-
-def _kind(stored: str) -> Any:
-    """Return the kind of a device; what stands for a damaged kind is the kind of nearly all devices."""
-    if stored in DEVICE_KINDS:
-        return stored
-    report_damaged(f"the kind {stored[:40]!r} of a device")
-    return "cuda"
 
 
 def _items(lists: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from perfsvc.store.cases import CASE_COLUMNS, case_of
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE, lock
+from perfsvc.store.levels import note_exclusions
 from perfsvc.store.runs import load_exclusions, remember_removed, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.environments import remove_unused_full
@@ -79,6 +80,7 @@ class ExclusionStore:
             connection.execute(
                 insert(Exclusions), [{**row, "case_id": each} for each in ([None] if ids is None else ids)]
             )
+            note_exclusions(connection, run)
             return excluded.derive_again(connection, Act(run, ids, by, now, reason))
 
     def include(self, run: int, cases: Iterable[Case] | None, *, by: str) -> FindingUpdates:
@@ -110,6 +112,7 @@ class ExclusionStore:
                 what = f"none of these cases is excluded in run {run}" if ids else f"nothing is excluded in run {run}"
                 raise UsageError(what, cure="see what was excluded: perfsvc runs history")
             connection.execute(update(Exclusions).where(*wanted).values(included_by=by, included_at=now))
+            note_exclusions(connection, run)
             return excluded.derive_again(connection, Act(run, ids, by, now, since=since))
 
     def delete(self, run: int, *, reason: str, by: str) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ from sqlalchemy import Connection, func, insert, select, update
 from perfsvc.keys import Keys
 from perfsvc.model import RunState
 from perfsvc.store.devices import put_device
-from perfsvc.store.measurements import put_measurements, put_noise
+from perfsvc.store.levels import write_levels
+from perfsvc.store.measurements import put_measurements
 from perfsvc.store.rows import ImportedRun
 from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import Database, among, new_id
@@ -50,7 +51,7 @@ class ImportStore:
         return numbers
 
     def _put(self, connection: Connection, run: ImportedRun) -> int:
-        """Store a run with its measurements, their noise, and the digests of its files."""
+        """Store a run with its measurements, its levels, and the digests of its files."""
         for device in run.devices:
             put_device(connection, device)
         now = datetime.now(UTC)
@@ -58,7 +59,7 @@ class ImportStore:
         number = new_id(connection, Runs, row)
         replicas = put_measurements(connection, number, run.entries, self._keys)
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
-        put_noise(connection, number, run.noise())
+        write_levels(connection, number)
         parts = [
             {"digest": digest, "run_id": number, "format": run.format, "path": path, "imported_at": now}
             for digest, path in run.parts.items()

@@ -27,8 +27,8 @@ from perfsvc.model import (
 from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, id_of_name, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
-from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, among, damaged, new_id
+from perfsvc.store.schema.column_types import number, stored
+from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.tables import Artifacts, Devices
 
 REPORT = "report"
@@ -190,8 +190,16 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
                 row.model,
                 row.chip,
                 row.profiler_version,
-                _instructions(row.id, row.instructions),
-                _kernels(row.id, row.kernels),
+                stored(
+                    tuple[Instruction, ...],
+                    "[]" if row.instructions is None else row.instructions,
+                    f"the instructions of profile {row.id}",
+                ),
+                stored(
+                    tuple[ProfiledKernel, ...],
+                    "[]" if row.kernels is None else row.kernels,
+                    f"the kernels of profile {row.id}",
+                ),
             ),
             launch=row.launch,
             wall_s=row.wall_s,
@@ -206,30 +214,6 @@ def _compressed(items: tuple[Instruction, ...] | tuple[ProfiledKernel, ...]) -> 
     return zlib.compress(codec.encode(items)) if items else None
 
 
-def _instructions(profile: int, content: bytes | None) -> tuple[Instruction, ...]:
-    """Return the stored instructions of a profile; raise ``DatabaseError`` if they cannot be read."""
-    try:
-        return () if content is None else codec.decode(tuple[Instruction, ...], zlib.decompress(content))
-    except (zlib.error, ValueError) as error:
-        raise damaged(f"the list of instructions of profile {profile}") from error
-
-
-def _kernels(profile: int, content: bytes | None) -> tuple[ProfiledKernel, ...]:
-    """Return the stored kernels of a profile; raise ``DatabaseError`` if they cannot be read."""
-    try:
-        return () if content is None else codec.decode(tuple[ProfiledKernel, ...], zlib.decompress(content))
-    except (zlib.error, ValueError) as error:
-        raise damaged(f"the list of kernels of profile {profile}") from error
-
-
-def reasons_of(explanation: int, content: str) -> tuple[Reason, ...]:
-    """Return the stored reasons of an explanation; raise ``DatabaseError`` if they cannot be read."""
-    try:
-        return codec.decode(tuple[Reason, ...], content)
-    except ValueError as error:
-        raise damaged(f"the list of reasons of explanation {explanation}") from error
-
-
 def _explanations(connection: Connection, query: Select[Any]) -> list[CaseExplanation]:
     """Return the explanations that a query with the columns of their cases selects, oldest run first."""
     return [
@@ -240,7 +224,7 @@ def _explanations(connection: Connection, query: Select[Any]) -> list[CaseExplan
             baseline_run=row.baseline_run_id,
             candidate_run=row.run_id,
             sentence=row.sentence,
-            reasons=reasons_of(row.id, row.reasons),
+            reasons=stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
             factor=row.factor,
             reason=row.reason,
             profiles=(row.baseline_profile_id, row.candidate_profile_id),

@@ -1,6 +1,6 @@
 """What the store takes and returns besides the classes of the model: frozen rows without SQLAlchemy."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import isnan
@@ -16,7 +16,6 @@ from perfsvc.model import (
     Estimate,
     Measurement,
     Message,
-    Noise,
     Provenance,
     PythonCode,
     ReplayRecord,
@@ -69,7 +68,6 @@ class ImportedRun:
         provenance: where the run comes from.
         devices: the devices of its measurements.
         entries: its measurements; they are read while the run is stored, so that few of them are in memory.
-        noise: returns the noise of its cases; called once all entries are read.
         format: the format of its files.
         parts: the digest of each part of its files, with the path of the file.
     """
@@ -77,7 +75,6 @@ class ImportedRun:
     provenance: Provenance
     devices: Collection[DeviceInfo]
     entries: Iterable[MeasurementEntry]
-    noise: Callable[[], Mapping[CaseKey, Noise]]
     format: str
     parts: Mapping[str, str]
 
@@ -192,9 +189,9 @@ class CaseInRun:
         case: the id of the case.
         status: the status of the worst replica.
         reason: why the worst replica is not ok; empty if it is.
-        replicas: the number of replicas that were ok.
-        times: the median of each timed replica; empty if any replica is not ok.
-        metrics: the values of each named metric, one a replica; empty if any replica is not ok.
+        times: the median of each timed replica in seconds; empty if any replica is not ok.
+        ends: the confidence interval of the median of a single replica; None if there are several, or none.
+        metrics: the values of each other metric that is judged, one a replica; empty if any replica is not ok.
         excluded: why the case is excluded from judging in this run; empty if the case is judged.
     """
 
@@ -209,10 +206,15 @@ class CaseInRun:
     cache: CacheState
     status: Status
     reason: str
-    replicas: int
-    times: tuple[Estimate, ...]
+    times: tuple[float, ...]
+    ends: tuple[float, float] | None = None
     metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     excluded: str = ""
+
+    @property
+    def replicas(self) -> int:
+        """The number of replicas, if all of them are ok."""
+        return max(map(len, (self.times, *self.metrics.values())), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,13 @@ from sqlalchemy import (
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
-from perfsvc.store.cases import HAS_CASE_OR_NONE, case_id, case_of, device_id, judged, with_case
+from perfsvc.store.cases import case_id, case_of, device_id, judged, with_case
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, RemovedUids, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, OverBudgetCases, RemovedUids, Runs
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 """The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
@@ -77,14 +77,15 @@ class RunStore:
             return run
 
     def resume(self, run: int) -> None:
-        """Store a run as running again, in this process."""
+        """Store a run as running again, in this process; it has no levels until it ends."""
         with self._database.writing() as connection:
             _change(connection, run, state=RunState.RUNNING, finished_at=None, **this_process())
+            connection.execute(delete(Levels).where(Levels.run_id == run))
 
     def end(self, run: int, state: RunState) -> None:
-        """Store that a run has ended now, and how."""
+        """Store that a run has ended now, and how, with its levels."""
         with self._database.writing() as connection:
-            _change(connection, run, state=state, finished_at=datetime.now(UTC))
+            _end(connection, run, state)
 
     def mark_interrupted(self, host: str) -> None:
         """Mark the runs of this machine, whose name is ``host``, as interrupted if their process died."""
@@ -291,7 +292,7 @@ def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list
     query = (
         select(Exclusions, Cases.name)
         .outerjoin(Cases, Cases.id == Exclusions.case_id)
-        .where(*where, HAS_CASE_OR_NONE)
+        .where(*where)
         .order_by(Exclusions.id)
     )
     return [
@@ -307,6 +308,13 @@ def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list
         )
         for row in connection.execute(query)
     ]
+
+
+def _end(connection: Connection, run: int, state: RunState) -> None:
+    from perfsvc.store.levels import write_levels  # imports NumPy, which takes long
+
+    _change(connection, run, state=state, finished_at=datetime.now(UTC))
+    write_levels(connection, run)
 
 
 def _change(connection: Connection, run: int, **values: Any) -> None:
@@ -325,7 +333,7 @@ def _mark_interrupted(connection: Connection, host: str) -> None:
     for run, pid, start, started in connection.execute(running.where(*here)).all():
         may_live = is_elsewhere(start) and started > now - LONGEST_RUN
         if not may_live and not alive(pid, start):
-            _change(connection, run, state=RunState.INTERRUPTED, finished_at=now)
+            _end(connection, run, RunState.INTERRUPTED)
 
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:

@@ -2,14 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy import Connection, exists, func, select
 
-from perfsvc.model import TIME, CacheState, Case, Estimate, Level, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, CacheState, Case, Level, Series, Status
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -20,48 +19,25 @@ from perfsvc.store.cases import (
     id_of_name,
     ids_of,
     judged,
-    reason_of_exclusion,
-    reasons_of_exclusion,
 )
-from perfsvc.store.histories import all_histories, histories, measured
-from perfsvc.store.measurements import readable_samples
-from perfsvc.store.measurements.levels import levels_by_run, levels_in
+from perfsvc.store.levels import levels_of, levels_of_runs, load_series, read_levels, write_levels
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.tables import Cases, Devices, Environments, FormerNames, Measurements, Metrics, Runs
+from perfsvc.store.schema.samples import readable_samples
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Environments,
+    FormerNames,
+    Levels,
+    Measurements,
+    Runs,
+    SeriesRows,
+)
 
 _SERIES_KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
 """The columns of ``CaseIds``."""
-
-
-class _Replica(NamedTuple):
-    """What the history of a case reads of a replica, in the order of ``columns``."""
-
-    run: int
-    device: str
-    cache: CacheState
-    case: int
-    id: int
-    status: Status
-    reason: str
-    median_s: float | None
-    low_s: Any  # a number if the median is one
-    high_s: Any
-    samples: int
-
-    @staticmethod
-    def columns() -> Sequence[Any]:
-        """Return the columns that hold the fields."""
-        own = Measurements
-        return (
-            *(own.run_id, Devices.uuid, own.cache, own.case_id, own.id, own.status, own.reason),
-            *(own.median_s, own.low_s, own.high_s, own.sample_count),
-        )
-
-
-_OF_RUN = (Runs.id, Runs.started_at, Runs.git_commit, Runs.git_dirty, Runs.label)
-"""What the history of a case reads of a run."""
 
 
 class SeriesStore:
@@ -82,27 +58,33 @@ class SeriesStore:
 
     def levels_of_runs(self, runs: Sequence[int]) -> dict[int, LevelColumns]:
         """Return what ``levels`` returns of each run, which is faster than one by one."""
-        levels = levels_by_run(self._database, runs)
-        if missing := set(runs) - levels.keys():
-            with self._database.reading() as connection:
-                known = set(connection.scalars(select(Runs.id).where(among(Runs.id, missing))))
-            if unknown_runs := missing - known:
+        with self._database.reading() as connection:
+            if unknown_runs := set(runs) - set(connection.scalars(select(Runs.id).where(among(Runs.id, runs)))):
                 raise unknown(min(unknown_runs))
-        return {run: levels.get(run, LevelColumns.of({})) for run in runs}
+            return levels_of_runs(connection, runs)
 
     def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
         """Return the level of each series in its run; a series is absent if the run has no level of it."""
-        wanted: dict[int, set[Series]] = defaultdict(set)
-        for series, run in runs.items():
-            wanted[run].add(series)
-        levels: dict[Series, Level] = {}
         with self._database.reading() as connection:
-            ids = ids_of(connection, {series.case for series in runs})
-            for run, of_run in wanted.items():
-                is_wanted = among(Measurements.case_id, {ids[series.case] for series in of_run if series.case in ids})
-                held = levels_in(connection, run, is_wanted, metrics={series.metric for series in of_run})
-                levels |= {series: held[series] for series in of_run if series in held.places}
-        return {series: levels[series] for series in runs if series in levels}
+            return levels_of(connection, runs)
+
+    def rebuild(self) -> list[tuple[int, str, str]]:
+        """Compute the levels of all ended runs anew; return run, series and difference of each that was otherwise.
+
+        Each run is a transaction.
+        """
+        with self._database.reading() as connection:
+            runs = connection.scalars(select(Runs.id).where(Runs.state.in_(ENDED)).order_by(Runs.id)).all()
+        differences = []
+        for run in runs:
+            with self._database.writing() as connection:
+                changes = write_levels(connection, run)
+                names = load_series(connection, among(SeriesRows.id, changes))
+            differences += [
+                (run, f"{names[number].case} on {names[number].device}, {names[number].metric}", what)
+                for number, what in changes.items()
+            ]
+        return differences
 
     def register(self, cases: Iterable[Case]) -> None:
         """Store the cases of a run before it measures them: rename those that are stored under a former name."""
@@ -144,44 +126,50 @@ class SeriesStore:
         Raises:
             NotMeasuredError: the case is unknown.
         """
-        query = (
-            select(*_Replica.columns())
-            .join(Devices, Devices.id == Measurements.device_id)
-            .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Measurements.case_id, Measurements.replica)
-        )
         with self._database.reading() as connection:
-            number = id_of_name(connection, case_id)
-            name = connection.execute(select(Cases.name).where(Cases.id == number)).scalar_one()
-            where = [Measurements.case_id == number, *_on(device)]
+            series = self._of_case(connection, case_id, device)
+            where = [among(Levels.series_id, series)]
             if last is not None:
-                newest = _runs_with(*where).order_by(Measurements.run_id.desc())
-                where.append(among(Measurements.run_id, connection.scalars(newest.limit(last)).all()))
-            # What only depends on the run is read once a run: a case has thousands of measurements.
-            rows = list(map(_Replica._make, connection.execute(query.where(*where)).all()))
-            of_case = Runs.id.in_(select(Measurements.run_id).where(*where))
-            runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case)).all()}
-            models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
-            named = _named_values(connection, *where)
-            excluded = reasons_of_exclusion(connection, None)
-        return [
-            _case_in_run(
-                list(replicas),
-                runs[run],
-                case=name,
-                device_model=models[uuid],
-                named=named,
-                excluded=excluded,
+                newest = select(Levels.run_id).where(*where).distinct().order_by(Levels.run_id.desc()).limit(last)
+                where.append(among(Levels.run_id, connection.scalars(newest).all()))
+            stored = read_levels(connection, *where)
+            of_run = (Runs.id, Runs.started_at, Runs.git_commit, Runs.git_dirty, Runs.label)
+            ids = np.unique(stored.runs).tolist()
+            rows_of_runs: Iterable[Any] = connection.execute(select(*of_run).where(among(Runs.id, ids)))
+            runs = {number: rest for number, *rest in rows_of_runs}
+        found: dict[tuple[int, str, CacheState], dict[str, int]] = defaultdict(dict)
+        for row, (run, number) in enumerate(zip(stored.runs.tolist(), stored.series.tolist(), strict=True)):
+            of = series[number]
+            found[run, of.device, of.cache][of.metric] = row
+        models = {of.device: of.device_model for of in series.values()}
+        case = next((of.case for of in series.values()), Case("", ""))
+        rows = []
+        for (run, uuid, cache), metrics in sorted(found.items()):
+            values = {metric: stored.values(row) for metric, row in sorted(metrics.items())}
+            row, times = metrics.get(TIME, min(metrics.values())), values.pop(TIME, ())
+            status, reason = stored.bad.get(row, (Status.OK, ""))
+            started, commit, dirty, label = runs[run]
+            rows.append(
+                CaseInRun(
+                    *(run, started, commit, dirty, label, case.id, uuid, models[uuid], cache, status, reason, times),
+                    ends=(float(stored.lows[row]), float(stored.highs[row])) if len(times) == 1 else None,
+                    metrics=values,
+                    excluded=stored.excluded.get(row, ""),
+                )
             )
-            for (run, uuid, _), replicas in groupby(rows, lambda row: (row.run, row.device, row.cache))
-            if run in runs  # another process may have deleted the run since the first query
-        ]
+        return rows
 
     def count_runs(self, case_id: str, device: str | None = None) -> int:
         """Return how many runs ``case_history`` returns without ``last``; raises ``NotMeasuredError`` as it does."""
         with self._database.reading() as connection:
-            is_case = Measurements.case_id == id_of_name(connection, case_id)
-            runs = _runs_with(is_case, *_on(device)).subquery()
-            return connection.scalar(select(func.count()).select_from(runs)) or 0
+            of_case = among(Levels.series_id, self._of_case(connection, case_id, device))
+            return connection.scalar(select(func.count(Levels.run_id.distinct())).where(of_case)) or 0
+
+    @staticmethod
+    def _of_case(connection: Connection, case_id: str, device: str | None) -> dict[int, Series]:
+        """Return the series of a case, on one device or all, by their id; raises ``NotMeasuredError``."""
+        is_case = SeriesRows.case_id == id_of_name(connection, case_id)
+        return load_series(connection, is_case, *(() if device is None else (Devices.uuid == device,)))
 
     def newest_histories(
         self, runs: Collection[int], most: int, *, errors: bool = False
@@ -190,7 +178,12 @@ class SeriesStore:
 
         This is several times as fast if series have many more points.
         """
-        return all_histories(self._database, sorted(runs), errors=errors, newest=most)
+        newest = self.histories(sorted(runs)[-most:], errors=errors)
+        with self._database.reading() as connection:
+            known = load_series(connection)
+            short = {number: series for number, series in known.items() if len(newest.get(series, ())) < most}
+            older = _histories(connection, runs, short, errors=errors)
+        return newest | older
 
     def histories(
         self, runs: Collection[int], *, errors: bool = False, cases: Collection[Case] | None = None
@@ -203,17 +196,17 @@ class SeriesStore:
         are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
         With ``cases``, only the series of these cases are returned.
         """
-        if cases is None:
-            return all_histories(self._database, sorted(runs), errors=errors)
         with self._database.reading() as connection:
-            ids = set(ids_of(connection, cases).values())
-            of_cases = among(Measurements.case_id, ids)
-            return histories(connection, runs, of_cases, errors=errors, names=Names(connection, ids))
+            if cases is None:
+                return _histories(connection, runs, load_series(connection), errors=errors)
+            of_cases = among(SeriesRows.case_id, set(ids_of(connection, cases).values()))
+            return _histories(connection, runs, load_series(connection, of_cases), errors=errors)
 
     def measured(self, run: int) -> set[Series]:
-        """Return the series of ``histories`` of one run, which is faster, because no values are read."""
+        """Return the series of ``histories`` of one run."""
+        of_run = select(Levels.series_id).where(Levels.run_id == run)
         with self._database.reading() as connection:
-            return measured(connection, run)
+            return set(load_series(connection, SeriesRows.id.in_(of_run)).values())
 
     def unsuccessful(self, run: int) -> set[Case]:
         """Return the cases of which a replica is not ok in a run."""
@@ -231,7 +224,8 @@ class SeriesStore:
         """
         with self._database.reading() as connection:
             runs = _runs_until(connection, run, last)
-        read = all_histories(self._database, runs, errors=True, judged=True)
+            judged_levels = read_levels(connection, among(Levels.run_id, runs), Levels.excluded.is_(None))
+            read = judged_levels.histories(load_series(connection))
         measured = {_key(series) for series, history in read.items() if run in history.runs}
         return {series: history for series, history in read.items() if _key(series) in measured}
 
@@ -248,7 +242,7 @@ class SeriesStore:
             Measurements.status == Status.OK,
             judged(Measurements.run_id, Measurements.case_id),
         )
-        samples: dict[tuple[Any, ...], tuple[Series | None, dict[int, tuple[NDArray[np.float32], ...]]]] = {}
+        samples: dict[tuple[Any, ...], tuple[Series, dict[int, tuple[NDArray[np.float32], ...]]]] = {}
         with self._database.reading() as connection:
             ids = None
             if cases is not None:
@@ -261,85 +255,25 @@ class SeriesStore:
                 if key not in samples:
                     samples[key] = names.series(case, device, TIME, cache), {}
                 series, of_runs = samples[key]
-                replica = readable_samples(blob, series.case) if series else None
+                replica = readable_samples(blob, series.case)
                 if replica is not None:
                     of_runs[run] = (*of_runs.get(run, ()), replica)
         return {
             series: of_runs
             for series, of_runs in samples.values()
-            if series and of_runs and (cases is None or series.case in cases)
+            if of_runs and (cases is None or series.case in cases)
         }
 
 
+def _histories(
+    connection: Connection, runs: Collection[int], series: Mapping[int, Series], *, errors: bool
+) -> dict[Series, SeriesHistory]:
+    """Return the histories of some series over some runs; those of errors of results only on request."""
+    shown = {number: of for number, of in series.items() if errors or of.metric != MAX_ERROR}
+    return read_levels(connection, among(Levels.run_id, runs), among(Levels.series_id, shown)).histories(shown)
+
+
 # --- histories -------------------------------------------------------------------------------------------------------
-
-
-def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[int, list[tuple[str, float]]]:
-    """Return the named metrics of some measurements by the measurements' ids; NULLs are left out."""
-    query = (
-        select(Metrics.measurement_id, Metrics.name, Metrics.value)
-        .join(Measurements, Measurements.id == Metrics.measurement_id)
-        .where(*where)
-        .order_by(Metrics.measurement_id, Metrics.name)
-    )
-    values: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    for measurement, name, value in connection.execute(query).all():
-        if value is not None:
-            values[measurement].append((name, value))
-    return values
-
-
-def _case_in_run(
-    replicas: Sequence[_Replica],
-    run: Any,
-    *,
-    case: str,
-    device_model: str,
-    named: Mapping[int, Sequence[tuple[str, float]]],
-    excluded: Mapping[tuple[int, int | None], str],
-) -> CaseInRun:
-    """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
-    first = replicas[0]
-    status, reason = Status.OK, ""
-    good = [row for row in replicas if row.status is Status.OK]
-    if len(good) < len(replicas):
-        worst = max(replicas, key=lambda row: row.status.severity)
-        status, reason = worst.status, worst.reason
-    shown = good if status is Status.OK else []
-    metrics: dict[str, list[float]] = defaultdict(list)
-    for row in shown:
-        for metric, value in named.get(row.id, ()):
-            metrics[metric].append(value)
-    return CaseInRun(
-        run=run.id,
-        started=run.started_at,
-        commit=run.git_commit,
-        dirty=run.git_dirty,
-        label=run.label,
-        case=case,
-        device=first.device,
-        device_model=device_model,
-        cache=first.cache,
-        status=status,
-        reason=reason,
-        replicas=len(good),
-        times=tuple(
-            [Estimate(row.median_s, row.low_s, row.high_s, row.samples) for row in shown if row.median_s is not None]
-        ),
-        metrics={metric: tuple(values) for metric, values in metrics.items()},
-        excluded=reason_of_exclusion(excluded, run.id, first.case),
-    )
-
-
-def _on(device: str | None) -> list[ColumnElement[bool]]:
-    """Return the condition for measurements on a device, by its UUID; none for all devices."""
-    return [] if device is None else [Measurements.device_id.in_(select(Devices.id).where(Devices.uuid == device))]
-
-
-def _runs_with(*where: ColumnElement[bool]) -> Any:
-    """Return the query of the runs that have some measurements, without rows whose device or run is damaged."""
-    on_known_devices = select(Measurements.run_id).join(Devices, Devices.id == Measurements.device_id)
-    return on_known_devices.join(Runs, Runs.id == Measurements.run_id).where(*where).distinct()
 
 
 def _measured(runs: Collection[int], *columns: Any) -> Any:

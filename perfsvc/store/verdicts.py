@@ -34,13 +34,12 @@ from perfsvc.store.cases import (
     series_of,
     with_case,
 )
-from perfsvc.store.measurements import readable_samples
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number, readable_number
+from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
-from perfsvc.store.schema.samples import pack
+from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Runs
 
 _SIDES = ("baseline", "candidate")
@@ -192,14 +191,11 @@ class VerdictStore:
             with connection.execute(query) as result:
                 # SQLAlchemy would convert each text anew, which takes longer than reading it.
                 for *key, run, verdict, ratio, cause in result.cursor.fetchall():
-                    events[tuple(key)].append(
-                        VerdictEvent(run, verdicts(verdict), readable_number(ratio), causes(cause))
-                    )
-            found = {
+                    events[tuple(key)].append(VerdictEvent(run, verdicts(verdict), ratio, causes(cause)))
+            return {
                 names.series(case, device, of_metric, states(cache)): of_series
                 for (case, device, of_metric, cache), of_series in events.items()
             }
-        return {series: of_series for series, of_series in found.items() if series}
 
 
 class ConfirmationStore:

@@ -17,8 +17,8 @@ from judge_pairs import CALLED, CLEAN, KERNELS, Rates
 from numpy.typing import NDArray
 from workbench import Claim, judge_processes, table
 
-from perfsvc.judge import SameOnBothSides, compare, settled, verdicts, with_causes
-from perfsvc.model import Case, Level, Series, Status, Verdict
+from perfsvc.judge import SameOnBothSides, compare, level_of_samples, settled, verdicts, with_causes
+from perfsvc.model import Case, Series, Verdict
 
 Times = NDArray[np.float64]
 
@@ -207,8 +207,8 @@ def six_nights(rates: Nights) -> list[Claim]:
 def _judged(nights: Times, candidate: Times, sides: SameOnBothSides):
     """Return the judgement of a night against earlier nights; each replica has one sample."""
     before, after = _replicas(nights[0]), _replicas(candidate)
-    baseline = Level(1, Status.OK, replicas=before, further=tuple(tuple(1e-4 * night) for night in nights[1:]))
-    judged = verdicts({SERIES: baseline}, {SERIES: Level(2, Status.OK, replicas=after)}, threshold=0.01)
+    baseline = level_of_samples(before, 1, [tuple(1e-4 * night) for night in nights[1:]])
+    judged = verdicts({SERIES: baseline}, {SERIES: level_of_samples(after, 2)}, threshold=0.01)
     (judgement,) = with_causes(settled(judged, {SERIES: sides}, lambda _: 0.01), {SERIES: sides})
     return judgement
 

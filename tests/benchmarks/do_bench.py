@@ -173,7 +173,7 @@ def times_of_perfsvc(suite: Path, database: Path, device: str, replicas: str) ->
         clocks = dict(connection.execute(query).fetchall())
     with Store.open(str(database)) as store:
         return {
-            series.case.id: Timed(median(map(median, level.replicas)), clocks[series.case.id])
+            series.case.id: Timed(median(level.medians), clocks[series.case.id])
             for series, level in times(store).items()
         }
 

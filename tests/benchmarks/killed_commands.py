@@ -76,7 +76,7 @@ OF_CASES = "join cases on cases.id = case_id where run_id = 4"
 OF_A_NIGHT = (
     "select name, metric, verdict, ratio, cause from verdicts {} order by 1, 2",
     "select name, replica, status, count(*) from measurements {} group by 1, 2, 3 order by 1, 2, 3",
-    "select name, noise_within, noise_between from noise {} order by 1",
+    "select name, metric, status, noise_within from levels join series on series.id = series_id {} order by 1, 2",
     "select name, cause, verdict, ratio from confirmations {} order by 1",
     "select id, cause, state, first_run_id, last_run_id from findings order by id",
     "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id order by 1, 2",

@@ -4,13 +4,10 @@
 
 A SQLite database is filled with a year of nights. Then a running process renders pages alone from the store, each after
 a change of the database, so that nothing that was read before helps. With --site, the whole site is built too, and
-built again after one more night. It is first built without the files in which perfsvc keeps what ended runs measured;
-the second build has the files of the first. The claims about pages count processor time, which other programs on the
-machine do not change much. Those about sites count wall time, because processes share a build: let nothing else run.
+built again after one more night. The claims count processor time, which other programs hardly change.
 """
 
 import os
-import shutil
 import statistics
 import sys
 import time
@@ -21,7 +18,6 @@ from pathlib import Path
 from simulated.many import add_night, filled
 from workbench import Claim, finish, parsed, table
 
-from perfsvc.build import default_folder
 from perfsvc.config import Settings
 from perfsvc.process.collecting import collecting_rarely
 from perfsvc.report.export.objects import plain
@@ -32,7 +28,6 @@ from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Store
-from perfsvc.store.schema.kept_columns import FOLDER
 from perfsvc.text import json_text
 
 PAGE_S = 1.0
@@ -56,7 +51,7 @@ def main() -> int:
         Store.open(path) as store,
     ):
         rows, claims = [], []
-        if options.site:  # first: the limits of a server's clients start a thread, and then no process is forked
+        if options.site:
             rows, claims = whole_sites(store, folder / "site")
         more, further = single_pages(store, options.repeats)
         rows, claims = rows + more, claims + further
@@ -80,23 +75,18 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
     shown = LivePages(store)
     rows, claims = [_row("the first page of a process", [_timed(lambda: shown.page("findings.html"))])], []
 
-    def measure(name: str, work: Callable[[], str | None], *, files: bool = True) -> None:
-        """Add the row of some work that is done after each of some changes; with the files, claim its time."""
+    def measure(name: str, work: Callable[[], str | None]) -> None:
+        """Add the row and the claim of some work that is done after each of some changes."""
         times = []
         for _ in range(repeats):
             change(store)
-            if not files:
-                _remove_files()
             times.append(_timed(work))
         rows.append(_row(name, times))
-        if files:
-            processor_s = statistics.median(time[1] for time in times)
-            claims.append(Claim(f"processor time of {name}", processor_s, PAGE_S, " s"))
+        processor_s = statistics.median(time[1] for time in times)
+        claims.append(Claim(f"processor time of {name}", processor_s, PAGE_S, " s"))
 
     for name, path in paths.items():
         measure(name, partial(shown.page, path))
-    compared = "a comparison of two runs"
-    measure(f"{compared}, the first time", partial(shown.page, paths[compared]), files=False)
     serving = Serving(store, Settings(), shown, None, Path())
     for name, read, parameters in (
         ("series", api.all_series, api.SeriesParameters()),
@@ -113,36 +103,26 @@ def whole_sites(store: Store, folder: Path) -> tuple[list[list[str]], list[Claim
     """Return rows for reading all runs, the first build and that after a further night, and the claims on builds."""
     runs = [row.id for row in store.runs.list()]
     rows = readings(store, runs)
-    _remove_files()
     first = _timed(lambda: str(len(build(store, folder))))
     newest, oldest = store.runs.list(1)[0].id, store.runs.list()[-1].id
     add_night(store, oldest, newest + 1)
     second = _timed(lambda: str(len(build(store, folder))))
     rows += [_row("the whole site", [first]), _row("the whole site, a night later", [second])]
     return rows, [
-        Claim("wall time of a site", first[0], BUILD_S, " s"),
-        Claim("wall time of a site a night later", second[0], NIGHT_S, " s"),
+        Claim("processor time of a site", first[1], BUILD_S, " s"),
+        Claim("processor time of a site a night later", second[1], NIGHT_S, " s"),
     ]
 
 
 def readings(store: Store, runs: list[int]) -> list[list[str]]:
-    """Return rows for reading what runs measured: each kind from the database, and then from files."""
+    """Return rows for reading what runs measured."""
     kinds = {
         "the histories of all series": lambda: str(len(store.series.histories(runs))),
         "errors, work and static facts of all cases": lambda: str(len(store.measurements.quantities(runs))),
         "the histories that the newest run is judged by": lambda: str(len(store.series.histories_until(runs[0], 200))),
         "the conditions of the GPUs": lambda: str(len(store.devices.conditions_of(runs))),
     }
-    rows = []
-    for name, reading in kinds.items():
-        _remove_files()
-        rows += [_row(name, [_timed(reading)]), _row(f"{name}, from files", [_timed(reading)])]
-    return rows
-
-
-def _remove_files() -> None:
-    """Remove the files with what ended runs measured."""
-    shutil.rmtree(default_folder() / FOLDER, ignore_errors=True)
+    return [_row(name, [_timed(reading)]) for name, reading in kinds.items()]
 
 
 def change(store: Store) -> None:

@@ -56,22 +56,21 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(perfsvc, database, newe
     assert perfsvc("runs", "--format", "json", code=0).json == []
 
 
-def test_damaged_rows_are_removed_after_the_file_was_copied(perfsvc):
+def test_a_damaged_row_stops_a_command_with_its_cure_and_levels_are_rebuilt(perfsvc):
     with closing(sqlite3.connect(perfsvc.database)) as connection, connection:
         connection.executescript((Path(__file__).parents[1] / "data" / "schemas" / "0001.sql").read_text())
-        connection.execute("UPDATE measurements SET samples = x'00' WHERE id = 2")
-    perfsvc("db", "check", "--remove", code=5)
-    assert not list(perfsvc.folder.glob("*.backup"))  # what can be read in part is not removed
+    assert perfsvc("db", "rebuild", "--format", "json", code=0).json["differences"] == []
     with closing(sqlite3.connect(perfsvc.database)) as connection, connection:
-        connection.execute("UPDATE measurements SET samples = NULL WHERE id = 2")
+        connection.execute("UPDATE levels SET spread = 9 WHERE run_id = 1 AND medians IS NOT NULL")
         connection.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
     assert "measurements.cache of id 1" in perfsvc("db", "check", code=5).out
-    ended = perfsvc("db", "check", "--remove", code=0)
-    assert "removed 1 damaged row of measurements" in ended.out
-    (kept,) = perfsvc.folder.glob("*.backup")
-    assert f"the database before is kept as {kept}" in ended.err
-    with closing(sqlite3.connect(kept)) as connection:
-        assert connection.execute("SELECT cache FROM measurements WHERE id = 1").fetchone() == ("gone",)
+    ended = perfsvc("db", "rebuild", code=5)
+    assert "'gone' is damaged in the database" in ended.err
+    assert "restore a backup" in ended.err
+    with closing(sqlite3.connect(perfsvc.database)) as connection, connection:
+        connection.execute("UPDATE measurements SET cache = 'cold' WHERE id = 1")
+    assert "spread was another" in perfsvc("db", "rebuild", code=0).out
+    assert "all levels are what the measurements say" in perfsvc("db", "rebuild", code=0).out
 
 
 def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, database):
@@ -90,7 +89,7 @@ def test_a_database_is_made_by_an_upgrade_and_not_by_a_check_and_is_said_to_be_g
     assert not database.exists()
     assert "is upgraded from nothing to" in perfsvc("db", "upgrade", code=0).out
     state = perfsvc("db", "check", "--format", "json", code=0).json
-    assert state == {"url": str(database), "revision": head, "head": head, "problems": [], "removed": {}}
+    assert state == {"url": str(database), "revision": head, "head": head, "problems": []}
     assert perfsvc("db", "upgrade", code=0).out == f"{database} is up to date ({head})\n"
 
 

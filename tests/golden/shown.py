@@ -229,6 +229,8 @@ class Database:
             return self._name(*self._references[table][column], value)
         if column == "id":
             return self._name(table, "id", value)
+        if column == "medians":
+            return f"<{', '.join(f'{number:.9g}' for number in struct.unpack(f'<{len(value) // 8}d', value))}>"
         return blob_text(value) if isinstance(value, bytes) else repr(value) if isinstance(value, float) else str(value)
 
     def _name(self, table: str, column: str, value: Any) -> str:

@@ -15,12 +15,10 @@ import pytest
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.files import Folder
 from perfsvc.model import Case, Environment, Measurement, Status, Verdict, Work
-from perfsvc.process import shared_work
 from perfsvc.report.pages import views
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.folder import MANIFEST, writing
 from perfsvc.store import MeasurementEntry
-from perfsvc.store.schema import shared_reading
 from tests.pages import walking
 
 
@@ -80,23 +78,7 @@ def test_a_run_that_is_excluded_or_has_uncommitted_changes_is_not_tonight_and_do
     assert "excluded: &lt;b&gt;shared&lt;/b&gt; GPU" in page
 
 
-class EagerWork:
-    """Does the work at once, as other processes may do it before this process reads the histories."""
-
-    def __init__(self, parts, work, _processes, **_options):
-        self._results = [work(part) for part in range(parts)]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_error):
-        pass
-
-    def results(self):
-        return self._results
-
-
-@pytest.mark.parametrize("step", ["with_series", pytest.param("whole_cases", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", ["with_series", pytest.param("_pages", marks=pytest.mark.slow)])
 def test_a_case_that_is_renamed_during_a_build_leaves_no_dead_link(nights, tmp_path, names, monkeypatch, step):
     for _ in range(2):
         run = nights.night({names.tiled: 1e-4, names.naive: 3e-4})
@@ -112,7 +94,6 @@ def test_a_case_that_is_renamed_during_a_build_leaves_no_dead_link(nights, tmp_p
         return do_step(*given)
 
     monkeypatch.setattr(module, step, renaming)
-    monkeypatch.setattr(module, "SharedWork", EagerWork)
     build(nights.store, tmp_path / "site")
     files = files_of(tmp_path / "site")
     pages = {name: (tmp_path / "site" / name).read_text() for name in files if name.endswith(".html")}
@@ -273,6 +254,7 @@ def test_the_size_of_a_page_does_not_grow_with_the_number_of_metrics(nights, tmp
     metrics = {f"metric {number}": float(number + 1) for number in range(40)}
     many = Measurement(Case("serve", "requests", ()), "GPU-1", 0, Status.OK, samples_s=(), metrics=metrics)
     nights.store.measurements.put(run, [MeasurementEntry(many, Environment("580.1"), Work(), None)])
+    assert len(nights.store.series.rebuild()) == len(metrics)
     build(nights.store, tmp_path / "site")
     pages = [page.read_text() for page in (tmp_path / "site" / "series").glob("serve-requests*.html")]
     assert len(pages) == len(metrics)
@@ -285,7 +267,6 @@ def test_the_size_of_a_page_does_not_grow_with_the_number_of_metrics(nights, tmp
 
 @pytest.mark.slow
 def test_a_build_over_an_older_site_equals_a_build_from_nothing(nights, tmp_path, names, monkeypatch):
-    monkeypatch.setattr(shared_work, "LEAST_PORTION", 1)
     cases = [names.tiled, names.naive, *(replace(names.tiled, variant=f"v{number}") for number in range(3))]
     runs = [nights.night(dict.fromkeys(cases, 1e-4 * (1 + night % 3))) for night in range(3)]
     changes = (
@@ -300,10 +281,8 @@ def test_a_build_over_an_older_site_equals_a_build_from_nothing(nights, tmp_path
     )
     for number, change in enumerate(changes):
         change()
-        with monkeypatch.context() as patched:
-            patched.setattr(shared_reading, "LEAST_RUNS", 1)
-            build(nights.store, tmp_path / "site", processes=3)
-        build(nights.store, tmp_path / f"new-{number}", processes=1)
+        for folder in ("site", f"new-{number}"):
+            build(nights.store, tmp_path / folder)
         compared = filecmp.dircmp(tmp_path / "site", tmp_path / f"new-{number}", ignore=[])
         for folder in (compared, *compared.subdirs.values()):
             assert not folder.left_only + folder.right_only

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfsvc.distributions import student_quantiles
+from perfsvc.judge import levels_of
 from perfsvc.model import CacheState, Status, Value
 from perfsvc.report.export import schema
 from perfsvc.report.rows import SEPARATOR, Key, RunDetails
@@ -40,8 +40,6 @@ OVER_REPLICAS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """How the summary aggregates columns that are no levels over replicas; a column not listed takes its first value."""
-CONFIDENCE = 0.95
-"""The coverage of the summary's intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,25 +246,18 @@ def details(record: Mapping[Any, Any]) -> RunDetails:
 def _levels(values: "pd.Series[Any]", by: "pd.Series[Any] | list[pd.Series[Any]]") -> pd.DataFrame:
     """Return a frame with a row for each group: its level as ``center``, and the level's interval as ``low``, ``high``.
 
-    The level is defined like ``judge.levels_of``: the geometric mean with Student's interval, or the arithmetic
-    mean if a value is zero or below. A group with a single value has no interval.
+    A group with a single value has no interval.
 
     Args:
         values: the values of all groups.
         by: the column, or the columns, whose values identify the group of each value.
     """
     groups = values.groupby(by, sort=False, dropna=False)
-    logarithmic = groups.transform("min") > 0  # averaged as logarithms, which gives the geometric mean
-    scaled = np.log(values.where(logarithmic)).where(logarithmic, values)
-    scaled_groups = scaled.groupby(by, sort=False, dropna=False)
-    mean, count = scaled_groups.mean(), scaled_groups.count()
-    quantile = student_quantiles((count - 1).clip(lower=1).to_numpy(), (1 + CONFIDENCE) / 2)
-    half = quantile * scaled_groups.std() / np.sqrt(count)
-    ends = pd.DataFrame({"center": mean, "low": mean - half, "high": mean + half})
-    lowest = groups.min()
-    levels = ends.apply(np.exp).where(lowest > 0, ends, axis=0)
-    equal = lowest == groups.max()  # equal values are their own level, to the last digit
-    return levels.assign(center=levels["center"].where(~equal, lowest))
+    group, place = groups.ngroup().to_numpy(), groups.cumcount().to_numpy()
+    table = np.full((groups.ngroups, int(place.max(initial=0)) + 1), np.nan)
+    table[group, place] = values.to_numpy(np.float64)
+    ends = dict(zip(("center", "low", "high"), levels_of(table), strict=True))
+    return pd.DataFrame(ends, index=groups.size().index)
 
 
 def _columns_of(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

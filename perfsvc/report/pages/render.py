@@ -2,10 +2,10 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import cache, cached_property, partial
-from typing import Any, TypeVar
+from functools import cache, cached_property
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -213,15 +213,6 @@ def _site_pages() -> Environment:
     return environment
 
 
-Pages = Iterable[tuple[str, str]]
-"""The paths and the texts of some pages."""
-
-Part = Callable[[], Pages]
-"""Makes some pages. Parts may be made in any order, and by several processes."""
-
-_Shown = TypeVar("_Shown")
-
-
 class SitePages:
     """Renders the pages of a site, each alone.
 
@@ -272,37 +263,18 @@ class SitePages:
                 return self._comparison_of(run)
         return None
 
-    def parts_of_comparisons(self) -> list[Part]:
-        """Return the parts that make the pages of comparisons."""
-        return [partial(self._part, paths.comparison_page(run), self._comparison_of, run) for run in self.site.compared]
-
-    def parts_of_lists_and_findings(self) -> list[Part]:
-        """Return the parts that make the lists, and the pages of benchmarks and findings; ``index.html`` is first."""
-        lists: list[Part] = [
-            self._part_of_benchmarks if path == BENCHMARKS else partial(self._part, path, self.list, path)
-            for path in reversed(LISTS)
-        ]
-        findings: list[Part] = [
-            partial(self._part, paths.finding_page(shown.finding.id), self.finding, shown)
-            for shown in self.site.findings
-        ]
-        return [*lists, *findings]
-
-    def part_of_series(self, views_of_part: Iterable[SeriesView]) -> Pages:
-        """Yield the pages of some series."""
-        for view in views_of_part:
+    def all(self) -> Iterator[tuple[str, str]]:
+        """Yield the path and the text of each page; ``index.html`` is last."""
+        for view in self.site.series:
             yield paths.series_page(view.series), self.series(view)
-
-    def _part_of_benchmarks(self) -> Pages:
-        """Yield the list of benchmarks and their pages, which share what they show."""
-        yield BENCHMARKS, self.list(BENCHMARKS)
         for benchmark in self._benchmarks:
             yield paths.benchmark_page(benchmark.name), self._benchmark(benchmark)
-
-    @staticmethod
-    def _part(path: str, render: Callable[[_Shown], str], shown: _Shown) -> Pages:
-        """Yield a single page."""
-        yield path, render(shown)
+        for shown in self.site.findings:
+            yield paths.finding_page(shown.finding.id), self.finding(shown)
+        for run in self.site.compared:
+            yield paths.comparison_page(run), self._comparison_of(run)
+        for path in LISTS:
+            yield path, self.list(path)
 
     def _comparison_of(self, run: int) -> str:
         return self.comparison(self._compared(run))

@@ -320,15 +320,16 @@ def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, jud
         of_run = {series: level for series, level in before.items() if after[series].run == run}
         before |= with_nights(store, of_run, run, of_run)
     return {
-        replace(series, metric=TIME): judge.compare(level.replicas, after[series].replicas, further=level.further)
-        for series, level in before.items()
+        replace(series, metric=TIME): judge.compare_levels(level, after[series]) for series, level in before.items()
     }
 
 
 def _counted(store: Store, runs: Mapping[Series, int]) -> dict[Series, Level]:
     """Return the level of each series of clock cycles of which every replica has cycles; omit the others."""
+    counted = store.baselines.replica_levels({series: [run] for series, run in runs.items()})
     return {
-        series: level
-        for series, level in store.series.levels_of(runs).items()
-        if level.replicas and all(min(values) > 0 for values in level.replicas)
+        series: Level(run, Status.OK, medians=values)
+        for series, of_run in counted.items()
+        for run, values in of_run.items()
+        if min(values) > 0
     }

@@ -204,7 +204,7 @@ class Confirmer:
         if suspect.change is not ChangeKind.AGAIN:  # a further step is compared with a single run
             levels = with_nights(self._store, levels, judgement.candidate_run, levels)
         level = levels.get(judgement.series)
-        if level is None or not level.replicas:
+        if level is None or not len(level.medians):
             return None
-        now = [run.values_of(judgement.series.metric) for run in results.baseline]
-        return judge.compare(level.replicas, now, further=level.further, threshold=unconfirmed.threshold)
+        now = judge.level_of_samples([run.values_of(judgement.series.metric) for run in results.baseline])
+        return judge.compare_levels(level, now, threshold=unconfirmed.threshold)

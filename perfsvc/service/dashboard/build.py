@@ -1,11 +1,9 @@
 """Build the site: read the store, render the pages, write them."""
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
-from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
@@ -24,9 +21,8 @@ from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
-from perfsvc.service.dashboard.series import SAMPLED, read_series, whole_cases
+from perfsvc.service.dashboard.series import SAMPLED, read_series
 from perfsvc.service.dashboard.series_details import gather_details
-from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.service.notify.news import in_night, late_failures
 from perfsvc.store import (
@@ -50,7 +46,6 @@ def build(
     *,
     last: int = LAST,
     threshold: judge.ThresholdOption = None,
-    processes: int | None = None,
 ) -> list[Path]:
     """Write the site and return the paths of its pages, the first page first.
 
@@ -62,7 +57,6 @@ def build(
         folder: where to write; made if it does not exist.
         last: how many of the newest runs to show.
         threshold: the thresholds of the settings, which the comparisons of runs show.
-        processes: how many processes render the pages; None to use all processors, up to a limit.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -70,44 +64,16 @@ def build(
             perfsvc did not write.
         InfrastructureError: the folder cannot be written to.
     """
-    script = plotly()
-    files: dict[str, bytes | memoryview] = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
+    files = {PLOTLY: plotly(), **{name: text.encode() for name, text in render.assets()}}
     former_names = store.series.former_names()
-    known = outline(store, store.runs.list(last), datetime.now(UTC))
-    # Each process reads what its parts need, through connections of its own.
-    processes = processes if store.database.release() else 1
-    # Comparisons need no histories, so other processes make them while this one reads the histories.
-    comparisons = _pages(store, replace(known, series=StoredSeries(store, known)), threshold).parts_of_comparisons()
-    with SharedWork(len(comparisons), lambda at: _packed(comparisons[at]()), processes, portion=1) as shared:
-        site = with_series(store, known, threshold)
-        compared = shared.results()
-    rendered = _pages(store, site, threshold)
-    others = rendered.parts_of_lists_and_findings()
-    of_series: list[render.Part] = [
-        partial(rendered.part_of_series, site.series[some])
-        for some in whole_cases([view.series for view in site.series])
-    ]
-    # The longest parts come first, so that no process waits long for another at the end.
-    parts = [*others, *of_series]
-    processes = processes if store.database.release() else 1
-    with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
-        pages: dict[str, bytes | memoryview] = {}
-        for packed in (*shared.results(), *compared):
-            pages |= _unpacked(packed)
+    site = with_series(store, outline(store, store.runs.list(last), datetime.now(UTC)), threshold)
+    pages = {path: text.encode() for path, text in _pages(store, site, threshold).all()}
     if store.series.former_names() != former_names:  # a case was renamed: pages may link to pages that are not made
-        return build(store, folder, last=last, threshold=threshold, processes=processes)
-    *rest, first_page = *files.items(), *reversed(pages.items())
+        return build(store, folder, last=last, threshold=threshold)
     with writing(folder, [*files, *pages]) as opened:
-
-        def write(at: int) -> bytes:
-            opened.write(*rest[at])
-            return b""
-
-        # A process that cannot write ends, and this process meets the same error.
-        with SharedWork(len(rest), write, processes) as shared:
-            shared.results()
-        opened.write(*first_page)
-    return [folder / name for name in pages]
+        for name, content in (*files.items(), *pages.items()):
+            opened.write(name, content)
+    return [folder / name for name in reversed(pages)]
 
 
 def _pages(store: Store, site: Site, threshold: judge.ThresholdOption) -> render.SitePages:
@@ -120,22 +86,6 @@ def _pages(store: Store, site: Site, threshold: judge.ThresholdOption) -> render
         lambda run: comparison(store, site, run, threshold),
         results=lambda views: newest_results(store, site, views),
     )
-
-
-def _packed(pages: render.Pages) -> bytes:
-    """Return some pages as bytes: a line with the path and the size of each, and then the pages."""
-    encoded = {path: text.encode() for path, text in pages}
-    head = json.dumps([(path, len(content)) for path, content in encoded.items()])
-    return b"".join([head.encode(), b"\n", *encoded.values()])
-
-
-def _unpacked(packed: bytes) -> Iterator[tuple[str, memoryview]]:
-    """Yield the path and the content of each page that ``_packed`` packed, without a copy: a site has 150 MB."""
-    begin = packed.index(b"\n") + 1
-    content = memoryview(packed)
-    for path, size in json.loads(packed[:begin]):
-        yield path, content[begin : begin + size]
-        begin += size
 
 
 def plotly() -> bytes:

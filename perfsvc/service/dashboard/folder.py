@@ -40,7 +40,7 @@ def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
             site.remove_abandoned(names)
             try:
                 yield site
-            finally:  # a process that shared the work may have been killed, or this process may fail
+            finally:  # this process may fail
                 site.remove_abandoned(names)
             site.remove(ours - set(names))
             site.write(MANIFEST, _manifest(names))

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from perfsvc import formats, judge
 from perfsvc.errors import FormatError, NotMeasuredError
 from perfsvc.formats import Result
@@ -23,7 +20,6 @@ from perfsvc.model import (
     DeviceInfo,
     Environment,
     Measurement,
-    Noise,
     Status,
     Work,
 )
@@ -181,13 +177,12 @@ class Reader:
 
     # --- storing ---------------------------------------------------------------------------------------------------
 
-    def entries(self, source: Source, run: FoundRun, noise: "NoiseOfRun") -> Iterator[MeasurementEntry]:
+    def entries(self, source: Source, run: FoundRun) -> Iterator[MeasurementEntry]:
         """Yield the measurements of a run. Each file is a replica; hyperfine's file has a replica for each process.
 
         Args:
             source: what the results of the run have in common.
             run: the run, with the parts that are stored.
-            noise: gets the samples of each case.
         """
         replicas: dict[CaseKey, int] = defaultdict(int)
         for file, digest in run.files.items():
@@ -205,7 +200,6 @@ class Reader:
                 replica = max(used) + 1 if result.replica in used else result.replica
                 used.add(replica)
                 measurement = replace(measurement, replica=replicas[key] + replica)
-                noise.add(measurement)
                 yield MeasurementEntry(
                     measurement,
                     Environment(),
@@ -245,21 +239,3 @@ def device_on(host: str, device: DeviceInfo | None) -> DeviceInfo:
 
 def _digest(format: str, content: bytes) -> str:  # noqa: A002 - the word of the command
     return hashlib.sha256(f"{format}\n".encode() + content).hexdigest()
-
-
-class NoiseOfRun:
-    """Collects the samples of a run, rounded as the store keeps them, and returns the noise of its cases."""
-
-    def __init__(self) -> None:
-        self._samples: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
-
-    def add(self, measurement: Measurement) -> None:
-        """Add the samples of a measurement."""
-        if len(measurement.samples_s) > 1:
-            key = measurement.device, measurement.case, measurement.cache
-            self._samples[key].append(np.asarray(measurement.samples_s, np.float32))
-
-    def noises(self) -> dict[CaseKey, Noise]:
-        """Return the noise of each case that has a replica with two samples."""
-        noise = {key: judge.noise_of(replicas) for key, replicas in self._samples.items()}
-        return {key: levels for key, levels in noise.items() if levels.within is not None}

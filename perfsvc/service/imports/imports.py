@@ -17,7 +17,7 @@ from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.git import git
-from perfsvc.service.imports.files import FoundRun, NoiseOfRun, Reader, Source
+from perfsvc.service.imports.files import FoundRun, Reader, Source
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.run import exit_code_of
 from perfsvc.store import ImportedRun, RunRow, Store
@@ -146,7 +146,6 @@ def _imported(request: ImportRequest, reader: Reader, source: Source, run: Found
     suite = request.suite or (units.some(programs[:MOST_NAMES]) if programs else request.format)
     started = request.at or run.started
     scope = shlex.join([f"{request.format}:{suite}"])
-    noise = NoiseOfRun()
     provenance = Provenance(
         started=started,
         command_line=request.command_line,
@@ -160,8 +159,8 @@ def _imported(request: ImportRequest, reader: Reader, source: Source, run: Found
         scope=scope,
     )
     parts = {digest: str(file) for digest, file in run.parts.items()}
-    entries = reader.entries(source, run, noise)
-    return ImportedRun(provenance, tuple(run.devices.values()), entries, noise.noises, request.format, parts)
+    entries = reader.entries(source, run)
+    return ImportedRun(provenance, tuple(run.devices.values()), entries, request.format, parts)
 
 
 def _warn_of_order(store: Store, imported: Iterable[ImportedRun], progress: Progress) -> None:

@@ -414,5 +414,5 @@ def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:
 
 def _level(measurements: Sequence[Measurement]) -> float | None:
     """Return the level of some replicas in seconds; None if none of them has a time."""
-    estimates = [judge.estimate(run.samples_s) for run in measurements if run.samples_s]
-    return judge.level_of(estimates).median_s if estimates else None
+    samples = [run.samples_s for run in measurements if run.samples_s]
+    return judge.center_of(judge.sides_of_samples([samples]).medians[0]) if samples else None

@@ -10,16 +10,13 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from perfsvc import judge
 from perfsvc.build import Binary
 from perfsvc.build.lines import renamed
 from perfsvc.errors import DatabaseError, PerfsvcError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
-from perfsvc.model import MEMORY, Environment, Estimate, Measurement, Noise, OverBudget, Status, Unit
+from perfsvc.model import MEMORY, Environment, Estimate, Measurement, OverBudget, Unit
 from perfsvc.report.rows import Doubt
 from perfsvc.service.peaks.collector import PeakCollector
 from perfsvc.service.peaks.doubts import doubt, note
@@ -87,8 +84,8 @@ class Recorder:
     def recording(self, stopping: Stopping) -> Iterator[None]:
         """Store how the block ended: the run is finished, interrupted (by Ctrl-C), or failed (by another exception).
 
-        The run is also interrupted if ``stopping`` returns True at the end. A finished run stores the noise of its
-        cases and the cases that were over budget.
+        The run is also interrupted if ``stopping`` returns True at the end. A finished run stores the cases that
+        were over budget.
 
         Raises:
             DatabaseError: the database cannot be written. If the run had begun to measure, its results are in a spool,
@@ -172,7 +169,6 @@ class Recorder:
         if state is RunState.FINISHED:
             over_budget = [(case.device, case.case, case.cache) for case in self.over_budget]
             store.runs.put_over_budget(run, over_budget)
-            store.measurements.put_noise(run, noises(self.measurements))
         store.runs.end(run, state)
 
     def _write(self, act: Callable[[Store, int], None], in_spool: Callable[[Spool], None] | None = None) -> None:
@@ -234,8 +230,6 @@ class Recorder:
                 self._report(f"nothing is lost: the results of run {self.run} are in {spool.file}")
                 raise
         self._report(f"the database answers again: it has the results of run {self.run} now, {measurements}")
-        if self._store.runs.get(self.run).state is RunState.FINISHED:  # the noise counts replicas of a resumed run too
-            self._store.measurements.put_noise(self.run, noises(self.measurements))
 
     def _kept(self, spool: Spool, error: DatabaseError) -> DatabaseError:
         """Return the error of a run whose database stays away."""
@@ -341,20 +335,3 @@ def _is_text(content: bytes) -> bool:
         return "\0" not in content.decode()
     except UnicodeDecodeError:
         return False
-
-
-def noises(measurements: Iterable[Measurement]) -> dict[CaseKey, Noise]:
-    """Return the noise of each case's time, from its successful replicas. Cases with too few replicas are left out.
-
-    Samples are rounded to float32 as in the store, so that a resumed run, which reads samples from the store, gets the
-    same noise.
-    """
-    samples: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
-    places: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
-    for measurement in measurements:
-        if measurement.status is Status.OK:
-            key = measurement.device, measurement.case, measurement.cache
-            samples[key].append(np.asarray(measurement.samples_s, np.float32))
-            places[key].append(np.asarray(measurement.places_s, np.float32))
-    noise_of_cases = {key: judge.noise_of(replicas, places[key]) for key, replicas in samples.items()}
-    return {key: noise for key, noise in noise_of_cases.items() if noise.within is not None}

@@ -48,7 +48,7 @@ from perfsvc.service.progress import Progress
 from perfsvc.service.run import spool as spools
 from perfsvc.service.run.measure import measure, sampling
 from perfsvc.service.run.provenance import begin
-from perfsvc.service.run.record import Recorder, noises
+from perfsvc.service.run.record import Recorder
 from perfsvc.service.run.request import ResolvedRun, RunRequest, resolve
 from perfsvc.store import RunState, Store
 
@@ -219,7 +219,6 @@ def send_spools(store: Store, request: RunRequest, report: Callable[[str], objec
             continue
         report(f"the results that waited in {file} were sent to the database: {counts} of run {run}")
         if store.runs.get(run).state is RunState.FINISHED and not store.verdicts.of_run(run):
-            store.measurements.put_noise(run, noises(store.measurements.of_run(run)))
             judge_measured(store, run, request)
             update_findings(store, run, threshold=request.threshold)
 

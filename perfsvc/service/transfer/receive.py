@@ -8,10 +8,8 @@ import structlog
 
 from perfsvc import judge
 from perfsvc.errors import DatabaseError
-from perfsvc.model import RunState
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.run.record import noises
 from perfsvc.service.transfer.body import read_measurements, read_run
 from perfsvc.store import Store
 
@@ -60,11 +58,12 @@ def receive(
     known = store.received.of_digest(digest)
     if known is None:
         sent = read_run(body, now)
-        noise = noises(each.measurement for each in read_measurements(body, sent, now))  # reads, and validates, all
+        measured = read_measurements(body, sent, now)
+        cases = list(dict.fromkeys(each.measurement.case for each in measured))  # reads, and validates, all
         received = store.received.put(
             sent,
             read_measurements(body, sent, now),
-            noise if sent.state is RunState.FINISHED else {},
+            cases,
             digest=digest,
             token=token,
             key=key,

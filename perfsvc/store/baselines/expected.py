@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple_, union
 
-from perfsvc.model import RunState, Series
+from perfsvc.model import RunState, Series, Status
 from perfsvc.store.cases import CaseIds, SeriesKey, judged, series_keys
-from perfsvc.store.measurements.levels import levels_in
+from perfsvc.store.levels import load_series
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import Exclusions
-from perfsvc.store.schema.tables import Measurements, OverBudgetCases, Runs
+from perfsvc.store.schema.tables import Levels, Measurements, OverBudgetCases, Runs, SeriesRows
 
 
 def expected_series(connection: Connection, run: int) -> dict[Series, int]:
@@ -30,8 +30,9 @@ def expected_series(connection: Connection, run: int) -> dict[Series, int]:
 
 def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
     """Return the series of which a run has a correct result, each with its key."""
-    levels = levels_in(connection, run)
-    return series_keys(connection, [series for at, series in enumerate(levels.series) if at not in levels.bad])
+    levels = (Levels.run_id == run, Levels.status == Status.OK, Levels.excluded.is_(None))
+    of_run = load_series(connection, SeriesRows.id.in_(select(Levels.series_id).where(*levels)))
+    return series_keys(connection, of_run.values())
 
 
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:

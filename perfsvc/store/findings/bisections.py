@@ -8,8 +8,9 @@ from statistics import median
 from sqlalchemy import Connection, select
 
 from perfsvc.model import Bisection, Measurement, StoredBisection, Trial
-from perfsvc.model.codec import decode, encode
-from perfsvc.store.schema.engine import damaged, new_id
+from perfsvc.model.codec import encode
+from perfsvc.store.schema.column_types import stored
+from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import Bisections
 
 
@@ -28,16 +29,9 @@ def load(connection: Connection, finding: int) -> list[StoredBisection]:
     """Return the bisections of a finding, the newest first; raise ``DatabaseError`` if one of them is damaged."""
     query = select(Bisections).where(Bisections.finding_id == finding).order_by(Bisections.id.desc())
     return [
-        StoredBisection(_decoded(row.answer, f"bisection {row.id} of finding {finding}"), row.stored_at)
+        StoredBisection(stored(Bisection, row.answer, f"bisection {row.id} of finding {finding}"), row.stored_at)
         for row in connection.execute(query)
     ]
-
-
-def _decoded(answer: str, name: str) -> Bisection:
-    try:
-        return decode(Bisection, answer)
-    except ValueError as error:
-        raise damaged(name) from error
 
 
 def _without_samples(trial: Trial) -> Trial:

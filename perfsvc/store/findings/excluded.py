@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from perfsvc.model import EventKind, FindingState, FindingUpdates
-from perfsvc.store.cases import HAS_CASE_OR_NONE, judged, reasons_of_exclusion
+from perfsvc.store.cases import judged, reasons_of_exclusion
 from perfsvc.store.findings.read import ACTIVE, put_event, set_state
 from perfsvc.store.findings.sightings import Columns, derived
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Sightings
+from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Sightings
 from perfsvc.store.schema.tables import Cases, Runs
 
 BEGINNINGS = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
@@ -145,12 +145,7 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
 
 def excluded_data(connection: Connection) -> set[tuple[int, int | None]]:
     """Return what is excluded from judging: cases of runs as pairs of run and case, and whole runs with None."""
-    query = (
-        select(Exclusions.run_id, Cases.id)
-        .outerjoin(Cases, Cases.id == Exclusions.case_id)
-        .where(Exclusions.included_at.is_(None), HAS_CASE_OR_NONE)
-    )
-    return {(run, case) for run, case in connection.execute(query)}
+    return set(reasons_of_exclusion(connection, None))
 
 
 def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:

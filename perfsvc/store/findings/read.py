@@ -19,11 +19,12 @@ from perfsvc.model import (
     FindingEvent,
     FindingState,
     MovedSeries,
+    Reason,
     Series,
 )
 from perfsvc.store.cases import series_of, with_case
-from perfsvc.store.profiles import reasons_of
 from perfsvc.store.schema.code_tables import Explanations
+from perfsvc.store.schema.column_types import stored
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
 from perfsvc.store.schema.judging_tables import STEP, FindingCases, FindingEvents, Findings
 
@@ -150,7 +151,7 @@ def _explanation(row: Any, series: Series) -> CaseExplanation:
         row.baseline_run_id,
         row.run_id,
         row.sentence,
-        reasons_of(row.id, row.reasons),
+        stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
         row.factor,
         row.reason,
         (row.baseline_profile_id, row.candidate_profile_id),

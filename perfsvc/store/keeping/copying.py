@@ -173,11 +173,11 @@ class Copier:
         row = self.source.execute(select(table).where(key == number)).mappings().first()
         if row is None:
             return None
-        identity = [_column(table, name) == row[name] for name in IDENTITY[table]]
-        query = select(key).where(*identity)
+        values = self.translated(table, row)
+        query = select(key).where(*(_column(table, name) == values[name] for name in IDENTITY[table]))
         stored = self.target.scalar(query)
         if stored is None:
-            insert_new(self.target, table, self.translated(table, row))
+            insert_new(self.target, table, values)
             stored = self.target.execute(query).scalar_one()
             for part, refers in PARTS.get(table, {}).items():
                 self._numbers[table][number] = stored

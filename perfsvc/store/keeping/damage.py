@@ -1,7 +1,6 @@
 """Finding rows that perfsvc cannot read, with what each costs.
 
-SQLite stores any value in any column, and a disk or a program may change a blob. PostgreSQL checks the types itself, so
-that only the content of texts and blobs is left to check.
+The database checks types and references itself. A disk or a program may still change the content of texts and blobs.
 """
 
 import zlib
@@ -9,20 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import (
-    JSON,
-    ColumnElement,
-    Connection,
-    DateTime,
-    Numeric,
-    String,
-    delete,
-    func,
-    or_,
-    select,
-    type_coerce,
-)
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy import JSON, ColumnElement, Connection, String, func, select, type_coerce
 
 from perfsvc.model import (
     DEVICE_KINDS,
@@ -37,10 +23,10 @@ from perfsvc.model import (
 from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
 from perfsvc.store.measurements.batches import unpack_batches
-from perfsvc.store.schema.all_tables import all_tables, metadata
+from perfsvc.store.schema.all_tables import all_tables
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
-from perfsvc.store.schema.column_types import Word
-from perfsvc.store.schema.engine import SQLITE, Database
+from perfsvc.store.schema.column_types import Utc, Word
+from perfsvc.store.schema.engine import SQLITE
 from perfsvc.store.schema.judging_tables import ConfirmationRuns
 from perfsvc.store.schema.samples import DAMAGED, unpack_array
 from perfsvc.store.schema.tables import (
@@ -153,94 +139,27 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
     """Return all damaged rows of a database whose schema revision is that of this perfsvc."""
     found: list[DamagedRow] = []
     for table in all_tables():
-        found += _wrong_types(connection, table)
+        found += _wrong_words(connection, table)
         found += _wrong_content(connection, table)
     return found
 
 
-def unreadable_rows(database: Database) -> dict[str, int]:
-    """Return how many rows of each table perfsvc cannot use; a table without such rows is absent.
-
-    perfsvc has no safe value for a damaged word in these rows, or they belong to a row that does not exist.
-    """
-    with database.reading() as connection:
-        counts = {
-            table.name: connection.scalar(select(func.count()).select_from(table).where(condition)) or 0
-            for table, condition in _unreadable()
-        }
-    return {table: rows for table, rows in counts.items() if rows}
-
-
-def remove_unreadable(database: Database) -> dict[str, int]:
-    """Remove the rows that ``unreadable_rows`` counts, and what belongs to them; return their number by table."""
-    with database.writing() as connection:
-        counts = {
-            table.name: connection.execute(delete(table).where(condition)).rowcount
-            for table, condition in _unreadable()
-        }
-    return {table: rows for table, rows in counts.items() if rows}
-
-
-def _unreadable() -> Iterator[tuple[Any, ColumnElement[bool]]]:
-    """Yield each table with rows that nothing can stand for, and the condition that a row is such a row.
-
-    A word that is needed is damaged in the row, or the row is a part of a row that does not exist. Parts are rows of
-    tables that SQLite stores in the order of their primary key, whose first column names the whole.
-    """
-    for table in metadata().sorted_tables:
-        damaged = [
-            type_coerce(column, String).not_in(kind.words)
-            for column in table.columns
-            if isinstance(kind := column.type, Word) and kind.needed
-        ]
-        if table.dialect_options["sqlite"]["with_rowid"] is False:
-            part = next(iter(table.primary_key))
-            (key,) = part.foreign_keys
-            damaged.append(part.not_in(select(key.column)))
-        if damaged:
-            yield table, or_(*damaged)
-
-
-def _wrong_types(connection: Connection, table: Table) -> Iterator[DamagedRow]:
-    """Yield the values that the type of their column cannot hold: the database itself looks for them."""
-    is_sqlite = connection.dialect.name == SQLITE
-    checks = {
-        column.name: condition
-        for column in table.__table__.columns
-        if (condition := _condition(column.name, column.type, is_sqlite=is_sqlite))
-    }
-    if not checks:
-        return
-    keys = [column.name for column in table.__table__.primary_key]
-    quoted = ", ".join(f'"{name}"' for name in (*keys, *checks))
-    flags = ", ".join(checks.values())
-    name = table.__tablename__
-    statement = f'SELECT {quoted}, {flags} FROM "{name}" WHERE {" OR ".join(checks.values())}'  # noqa: S608 - no input
-    for row in connection.exec_driver_sql(statement):
-        key = _key(keys, row[: len(keys)])
-        values, wrong = row[len(keys) : len(keys) + len(checks)], row[len(keys) + len(checks) :]
-        for column, value, is_wrong in zip(checks, values, wrong, strict=True):
-            if is_wrong:
-                reason = f"{str(value)[:40]!r} is no value of this column"
-                yield DamagedRow(name, key, column, reason, _cost(name))
-
-
-def _condition(name: str, kind: TypeEngine[Any], *, is_sqlite: bool) -> str:
-    """Return the SQL condition that a value has the wrong type; empty if the database refuses such values."""
-    column = f'"{name}"'
-    inner = kind.impl_instance if isinstance(kind, TypeDecorator) else kind
-    if isinstance(kind, Word):
-        words = ", ".join(f"'{word}'" for word in kind.words)
-        return f"({column} IS NOT NULL AND {column} NOT IN ({words}))"
-    if not is_sqlite:
-        is_float = isinstance(inner, Numeric)
-        return f"({column} IS NOT NULL AND {column} = 'NaN')" if is_float else ""
-    if isinstance(inner, JSON | DateTime):
-        readable = f"json_valid({column})" if isinstance(inner, JSON) else f"julianday({column}) IS NOT NULL"
-        return f"({column} IS NOT NULL AND NOT {readable})"
-    types = "'text'" if isinstance(inner, String) else "'integer', 'real'"
-    checked = isinstance(inner, String) or inner.python_type in {int, float, bool}
-    return f"typeof({column}) NOT IN ({types}, 'null')" if checked else ""
+def _wrong_words(connection: Connection, table: Table) -> Iterator[DamagedRow]:
+    """Yield the words, the dates and the JSON that cannot be read; SQLite refuses other types than a column's."""
+    keys = list(table.__table__.primary_key)
+    for column in table.__table__.columns:
+        text = type_coerce(column, String)
+        is_wrong: ColumnElement[bool]
+        if isinstance(column.type, Word):
+            is_wrong = text.not_in([word.value for word in column.type.kind])
+        elif connection.dialect.name != SQLITE or not isinstance(column.type, Utc | JSON):
+            continue
+        else:
+            is_wrong = func.julianday(text).is_(None) if isinstance(column.type, Utc) else func.json_valid(text) == 0
+        for *key, value in connection.execute(select(*keys, text).where(text.is_not(None), is_wrong)):
+            named = _key([of.name for of in keys], key)
+            reason = f"{str(value)[:40]!r} is no value of this column"
+            yield DamagedRow(table.__tablename__, named, column.name, reason, _cost(table.__tablename__))
 
 
 def _wrong_content(connection: Connection, table: Table) -> Iterator[DamagedRow]:

@@ -18,9 +18,9 @@ from perfsvc.model import EventKind, RunState
 from perfsvc.store.findings.read import lock
 from perfsvc.store.keeping.copying import Copier, NotCopiedError, Numbers, Row
 from perfsvc.store.keeping.tables import OF_RUN, OF_RUN_REPLACED, PARTS, Table
+from perfsvc.store.levels import write_levels
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.code_tables import Checks, Explanations, Profiles
-from perfsvc.store.schema.column_types import copying
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import (
     Bisections,
@@ -112,7 +112,6 @@ class Sync:
         self._numbers[Runs] = {run.number: stored[uid].number for uid, run in source.items() if uid in stored}
         return [_planned(uid, run, stored.get(uid), removed) for uid, run in source.items()]
 
-    @copying()
     def copy_run(self, run: RunToSync) -> int | None:
         """Copy a run or what was added to it, in one transaction; return its number in the target.
 
@@ -135,10 +134,10 @@ class Sync:
                 copier.add_missing(table, "run_id", run.number, number)
             if run.newer:
                 _take_exclusions_back(copier, run.number, number)
+            write_levels(target, number)  # the target may have further measurements of the run, and other exclusions
             self._numbers.pop(Profiles, None)  # those of the next run are looked up anew
         return int(number)
 
-    @copying()
     def copy_nights(self) -> int:
         """Copy nights that have ended, their stages and messages; return how many were new or changed.
 
@@ -159,7 +158,6 @@ class Sync:
             _copy_messages(copier, None)
         return changed
 
-    @copying()
     def copy_checks(self) -> int:
         """Copy the static checks that the target does not have; return how many."""
         with self._target.reading() as connection:
@@ -175,13 +173,11 @@ class Sync:
                     copier.add_missing(table, column, number, in_target)
         return len(new)
 
-    @copying()
     def copy_pins_and_peaks(self) -> int:
         """Copy pins and the measured peaks of GPUs; of two that name the same, the newer one stays. Return how many."""
         with self._copying(Runs, None) as copier:
             return _copy_newest(copier, Pins, "set_at") + _copy_newest(copier, GpuPeaks, "measured_at")
 
-    @copying()
     def copy_findings(self) -> tuple[int, int]:
         """Copy findings with their events; return how many were new or changed, and how many have to wait.
 

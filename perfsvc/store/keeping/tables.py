@@ -42,14 +42,15 @@ from perfsvc.store.schema.tables import (
     FullEnvironments,
     GpuPeaks,
     Imports,
+    Levels,
     Measurements,
     Metrics,
-    NoiseOfCases,
     OverBudgetCases,
     Peaks,
     PythonCodes,
     RemovedUids,
     Runs,
+    SeriesRows,
 )
 
 Table = type[Base]
@@ -66,6 +67,7 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
     Binaries: ("digest",),
     PythonCodes: ("digest",),
     KernelFacts: ("digest",),
+    SeriesRows: ("case_id", "device_id", "metric", "cache"),
     Measurements: ("run_id", "case_id", "device_id", "replica", "cache"),
     Confirmations: ("run_id", "case_id", "device_id", "metric", "cache", "confirmed_at"),
     Profiles: ("run_id", "case_id", "device_id", "profiler", "sections", "kernel", "launch", "profiled_at"),
@@ -78,7 +80,9 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
 }
 """The columns by which a row is recognized in another database, for tables whose primary key is only a number."""
 
-SHARED: Final = frozenset({Devices, FullEnvironments, Environments, Artifacts, Binaries, PythonCodes, KernelFacts})
+SHARED: Final = frozenset(
+    {Devices, FullEnvironments, Environments, Artifacts, Binaries, PythonCodes, KernelFacts, SeriesRows}
+)
 """Tables whose rows several runs share: a row is copied when the first row that refers to it is copied."""
 
 PARTS: Final[dict[Table, dict[Table, str]]] = {
@@ -97,7 +101,7 @@ PARTS: Final[dict[Table, dict[Table, str]]] = {
 OF_RUN: Final = (Measurements, Imports, Confirmations, Profiles, Explanations, Exclusions)
 """The rows of a run that never change once they are stored, in the order of copying."""
 
-OF_RUN_REPLACED: Final = (NoiseOfCases, Peaks, OverBudgetCases, Verdicts)
+OF_RUN_REPLACED: Final = (Levels, Peaks, OverBudgetCases, Verdicts)
 """The rows of a run that a later command on the same run replaces."""
 
 BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, FormerNames)

@@ -4,17 +4,15 @@ Samples are stored as blobs: little-endian float32, compressed with zlib. A floa
 rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import CacheState, Case, Measurement, Noise, Series
+from perfsvc.model import CacheState, Case, Measurement, Series
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -27,18 +25,12 @@ from perfsvc.store.measurements.columns import columns_of, further_of
 from perfsvc.store.measurements.costs import costs_of
 from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
-from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
-from perfsvc.store.schema.column_types import number, report_damaged
+from perfsvc.store.rows import CaseCost, CaseQuantities, MeasurementEntry, StoredSamples
+from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, new_ids
 from perfsvc.store.schema.environments import environment_id
-from perfsvc.store.schema.samples import DAMAGED, pack, unpack_array
-from perfsvc.store.schema.tables import (
-    Cases,
-    Devices,
-    Measurements,
-    Metrics,
-    NoiseOfCases,
-)
+from perfsvc.store.schema.samples import pack, readable_samples
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics
 
 ROWS_AT_ONCE = 200
 """How many measurements a statement stores."""
@@ -183,20 +175,6 @@ class MeasurementStore:
         with self._database.reading() as connection:
             return costs_of(connection, cases, devices, before)
 
-    def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
-        """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
-        with self._database.writing() as connection:
-            put_noise(connection, run, noise)
-
-
-def readable_samples(blob: bytes, case: Case | str) -> NDArray[np.float32] | None:
-    """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
-    try:
-        return unpack_array(blob)
-    except DAMAGED:
-        report_damaged(f"a blob of samples of {case}")
-        return None
-
 
 def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
     """Return the samples of a case; none if there are none, or if the blob is damaged."""
@@ -204,26 +182,19 @@ def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
     return () if samples is None else tuple(samples.tolist())
 
 
-def put_measurements(
-    connection: Connection, run: int, entries: Iterable[MeasurementEntry], keys: Keys, beside: Collection[Case] = ()
-) -> int:
-    """Store measurements of a run with their metrics; return how many replicas the run needs for them.
-
-    ``beside`` has further cases of the run.
-    """
+def put_measurements(connection: Connection, run: int, entries: Iterable[MeasurementEntry], keys: Keys) -> int:
+    """Store measurements of a run with their metrics; return how many replicas the run needs for them."""
     replicas = 0
     remaining = iter(entries)
     while part := list(islice(remaining, ROWS_AT_ONCE)):
-        _put_part(connection, run, part, keys, beside)
+        _put_part(connection, run, part, keys)
         replicas = max(replicas, *(entry.measurement.replica + 1 for entry in part))
     return replicas
 
 
-def _put_part(
-    connection: Connection, run: int, entries: Sequence[MeasurementEntry], keys: Keys, beside: Collection[Case]
-) -> None:
+def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEntry], keys: Keys) -> None:
     """Store some measurements with few statements: a statement costs more than the row that it stores."""
-    cases = case_ids(connection, (entry.measurement.case for entry in entries), beside)
+    cases = case_ids(connection, (entry.measurement.case for entry in entries))
     devices = device_ids(connection, (entry.measurement.device for entry in entries))
     environments = {
         environment: environment_id(connection, environment)
@@ -288,37 +259,3 @@ def _own_columns(entry: MeasurementEntry) -> dict[str, Any]:
         "relative_to": entry.relative_to,
         **measurement_columns(measurement.batches),
     }
-
-
-# --- noise ------------------------------------------------------------------------------------------------------------
-
-
-def put_noise(connection: Connection, run: int, noise: Mapping[CaseKey, Noise]) -> None:
-    """Store the noise of each case of a run, in place of earlier values."""
-    connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
-    replicas = _timed_replicas(connection, run)
-    cases = case_ids(connection, (case for _, case, _ in noise))
-    devices = device_ids(connection, (uuid for uuid, _, _ in noise))
-    rows = [
-        {
-            "run_id": run,
-            "case_id": cases[case],
-            "device_id": devices[uuid],
-            "cache": cache,
-            "noise_within": number(levels.within),
-            "noise_between": number(levels.between),
-            "noise_places": number(levels.places),
-            "lowest_place_s": number(levels.lowest_place_s),
-            "highest_place_s": number(levels.highest_place_s),
-            "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
-        }
-        for (uuid, case, cache), levels in noise.items()
-    ]
-    if rows:
-        connection.execute(insert(NoiseOfCases), rows)
-
-
-def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, str], int]:
-    ids = (Measurements.case_id, Measurements.device_id, Measurements.cache)
-    query = select(*ids, func.count()).where(Measurements.run_id == run, Measurements.sample_count > 0).group_by(*ids)
-    return {(case, device, cache): count for case, device, cache, count in connection.execute(query)}

@@ -156,7 +156,7 @@ def count_batches(connection: Connection, run: int) -> dict[tuple[str, str, Cach
     for uuid, case, cache, blob in connection.execute(query):
         try:
             batches = unpack_batches(blob)
-        except DAMAGED:
+        except DAMAGED:  # of samples, whose damage costs only themselves
             report_damaged(f"a blob of batches of {case}")
         else:
             counts[uuid, case, cache].update(batch.rejected for batch in batches)

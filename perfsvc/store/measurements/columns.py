@@ -17,11 +17,12 @@ from perfsvc.store.schema.tables import (
     Cases,
     Devices,
     Environments,
+    Levels,
     Measurements,
     Metrics,
-    NoiseOfCases,
     Peaks,
     Runs,
+    SeriesRows,
 )
 
 _COLUMNS: dict[str, Any] = {
@@ -76,11 +77,11 @@ _COLUMNS: dict[str, Any] = {
     "rejected_batches": Measurements.rejected_batches,
     "variant_index": Measurements.variant_index,
     "relative_to": Measurements.relative_to,
-    "noise_within": NoiseOfCases.noise_within,
-    "noise_between": NoiseOfCases.noise_between,
-    "noise_places": NoiseOfCases.noise_places,
-    "lowest_place_s": NoiseOfCases.lowest_place_s,
-    "highest_place_s": NoiseOfCases.highest_place_s,
+    "noise_within": Levels.noise_within,
+    "noise_between": Levels.noise_between,
+    "noise_places": Levels.noise_places,
+    "lowest_place_s": Levels.lowest_place_s,
+    "highest_place_s": Levels.highest_place_s,
     "copy_bytes_per_s": Peaks.copy_bytes_per_s,
     "read_bytes_per_s": Peaks.read_bytes_per_s,
     "verdict": Verdicts.verdict,
@@ -93,12 +94,13 @@ _COLUMNS: dict[str, Any] = {
     "noise_between_nights": Verdicts.between_nights,
     "cause": Verdicts.cause,
 }
-_SAME_NOISE = and_(
-    NoiseOfCases.run_id == Measurements.run_id,
-    NoiseOfCases.case_id == Measurements.case_id,
-    NoiseOfCases.device_id == Measurements.device_id,
-    NoiseOfCases.cache == Measurements.cache,
+_TIME_OF_CASE = and_(
+    SeriesRows.case_id == Measurements.case_id,
+    SeriesRows.device_id == Measurements.device_id,
+    SeriesRows.cache == Measurements.cache,
+    SeriesRows.metric == TIME,
 )
+_SAME_LEVEL = and_(Levels.run_id == Measurements.run_id, Levels.series_id == SeriesRows.id)
 _SAME_VERDICT = and_(
     Verdicts.run_id == Measurements.run_id,
     Verdicts.case_id == Measurements.case_id,
@@ -129,7 +131,8 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Environments, Environments.id == Measurements.environment_id)
-        .outerjoin(NoiseOfCases, _SAME_NOISE)
+        .outerjoin(SeriesRows, _TIME_OF_CASE)
+        .outerjoin(Levels, _SAME_LEVEL)
         .outerjoin(Peaks, _SAME_PEAK)
         .outerjoin(Verdicts, _SAME_VERDICT)
         .where(*where)

@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, true
 
-from perfsvc.model import CacheState, Case, RunState
+from perfsvc.model import TIME, CacheState, Case, RunState
 from perfsvc.store.cases import ids_of
 from perfsvc.store.rows import CaseCost
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, NoiseOfCases, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, Runs, SeriesRows
 
 NEWEST = 30
 """The measurements of a case on a device that are read: ten runs with three replicas, in one cache state. More would
@@ -90,22 +90,20 @@ def _earlier(table: Any, before: int | None) -> tuple[ColumnElement[bool], ...]:
     return () if before is None else (table.run_id < before,)
 
 
-def _of_newest(table: Any, newest: CTE, before: int | None) -> ColumnElement[bool]:
-    """Return the condition that a row belongs to the newest measurements of its case."""
-    return and_(
-        table.case_id == newest.c.case_id,
-        table.device_id == newest.c.device_id,
-        table.run_id >= newest.c.run_id,
-        *_earlier(table, before),
-    )
-
-
 def _measured(connection: Connection, newest: CTE, before: int | None) -> dict[_Place, _Past]:
     """Read the newest measurements; one that took no time is ignored: its case did not compile or was skipped."""
     query = (
         select(newest.c.case_id, newest.c.uuid, Measurements.cache, Measurements.run_id)
         .add_columns(Runs.state, Measurements.wall_s, Measurements.measured_at)
-        .join(Measurements, _of_newest(Measurements, newest, before))
+        .join(
+            Measurements,
+            and_(
+                Measurements.case_id == newest.c.case_id,
+                Measurements.device_id == newest.c.device_id,
+                Measurements.run_id >= newest.c.run_id,
+                *_earlier(Measurements, before),
+            ),
+        )
         .join(Runs, Runs.id == Measurements.run_id)
         .where(Measurements.wall_s > 0)
         .order_by(Measurements.run_id.desc())
@@ -119,10 +117,12 @@ def _measured(connection: Connection, newest: CTE, before: int | None) -> dict[_
 
 def _between(connection: Connection, newest: CTE, before: int | None) -> dict[_Place, float]:
     """Return the noise between replicas in the newest run that has such a value."""
+    same = SeriesRows.case_id == newest.c.case_id, SeriesRows.device_id == newest.c.device_id, SeriesRows.metric == TIME
     query = (
-        select(newest.c.case_id, newest.c.uuid, NoiseOfCases.cache, NoiseOfCases.noise_between)
-        .join(NoiseOfCases, _of_newest(NoiseOfCases, newest, before))
-        .where(NoiseOfCases.noise_between.is_not(None))
-        .order_by(NoiseOfCases.run_id)
+        select(newest.c.case_id, newest.c.uuid, SeriesRows.cache, Levels.noise_between)
+        .join(SeriesRows, and_(*same))
+        .join(Levels, Levels.series_id == SeriesRows.id)
+        .where(Levels.noise_between.is_not(None), Levels.run_id >= newest.c.run_id, *_earlier(Levels, before))
+        .order_by(Levels.run_id)
     )
     return {(case, uuid, cache): between for case, uuid, cache, between in connection.execute(query)}

@@ -1,6 +1,6 @@
 """What runs measured of cases besides times: errors, work and static facts, for the history of a series."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -11,13 +11,11 @@ from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
 from perfsvc.store.cases import Names, ids_of
-from perfsvc.store.histories import changes, of_stored_cases
+from perfsvc.store.levels import ROWS_AT_ONCE
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
-from perfsvc.store.schema.shared_reading import Columns, read_columns, read_together, shares
-from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
+from perfsvc.store.schema.tables import Devices, Environments, Measurements, Runs
 
 _Facts = tuple[int, int]
 """Registers of a thread, and bytes that are spilled."""
@@ -33,29 +31,17 @@ def load_quantities(
 ) -> dict[Series, CaseQuantities]:
     """Return what some runs measured of each case besides its time, by the series of its time.
 
-    A run in which a replica of the case is not ok is left out. Several processes read what many runs measured of all
-    cases, and what runs measured that have ended is kept in files.
+    A run in which a replica of the case is not ok is left out.
     """
-    if cases is None:
-        columns = joined(columns_by_run(database, sorted(runs), _reading(database)))
-        if not columns:
-            return {}
-        with database.reading() as connection:
-            return _by_series(connection, of_stored_cases(connection, columns, 1), Names(connection))
     with database.reading() as connection:
-        ids = set(ids_of(connection, cases).values())
-        query = _query(runs).where(among(Measurements.case_id, ids))
-        return _by_series(connection, _read(connection, query), Names(connection, ids))
-
-
-def _reading(database: Database) -> Reading:
-    """Return how the quantities of runs are read."""
-
-    def read(runs: Sequence[int]) -> dict[int, Columns]:
-        columns = joined(read_together(database, [_query(part) for part in shares(runs)], _read))
-        return by_run(columns, columns[0])
-
-    return Reading("quantities", (_query([0]),), {1: Cases, 2: Devices, 4: Environments}, read)
+        ids = None if cases is None else set(ids_of(connection, cases).values())
+        query = _query(runs) if ids is None else _query(runs).where(among(Measurements.case_id, ids))
+        with connection.execute(query) as result:
+            # SQLAlchemy would make an object of each row, which takes longer than reading the row.
+            parts = [np.empty((0, len(query.selected_columns)))]
+            while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
+                parts.append(np.array(rows, np.float64))
+        return _by_series(connection, np.concatenate(parts).T, Names(connection, ids))
 
 
 def _query(runs: Collection[int]) -> Select[Any]:
@@ -74,34 +60,34 @@ def _query(runs: Collection[int]) -> Select[Any]:
             func.max(Measurements.flops),
             sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")),
             func.max(Measurements.link_bytes),
-            func.count().filter(Measurements.status != Status.OK),
         )
         .where(among(Measurements.run_id, runs))
         .group_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
+        .having(func.count().filter(Measurements.status != Status.OK) == 0)
     )
 
 
-def _read(connection: Connection, query: Select[Any]) -> Columns:
-    return read_columns(connection, query, "iiiiifffiii")
-
-
-def _by_series(connection: Connection, columns: Columns, names: Names) -> dict[Series, CaseQuantities]:
+def _by_series(connection: Connection, columns: _Floats, names: Names) -> dict[Series, CaseQuantities]:
     """Return the quantities of each case that the columns of ``_query`` hold."""
     in_order = np.lexsort((columns[0], columns[3], columns[2], columns[1]))
-    in_order = in_order[columns[10][in_order] == 0]
-    run, case, device, cache, environment, error, moved, flops, precisions, link, _ = (
-        column[in_order] for column in columns
-    )
+    run, case, device, cache, environment = columns[:5, in_order].astype(np.int64)
+    error, moved, flops, precisions, link = columns[5:, in_order]
     facts = _facts_of_rows(connection, run, case, device, environment)
-    begins = np.flatnonzero(changes(case, device, cache)) if run.size else np.empty(0, np.int64)
+    is_new = np.diff(np.stack([case, device, cache]), prepend=-1).any(axis=0)
     quantities: dict[Series, CaseQuantities] = {}
-    for begin, end in pairwise([*begins.tolist(), run.size]):
+    for begin, end in pairwise([*np.flatnonzero(is_new).tolist(), run.size]):
         series = names.series(int(case[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
         at = slice(begin, end)
-        if series:
-            quantities[series] = CaseQuantities(
-                run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
-            )
+        quantities[series] = CaseQuantities(
+            run[at],
+            error[at],
+            moved[at],
+            flops[at],
+            precisions[at].astype(np.int64),
+            link[at],
+            facts[at, 0],
+            facts[at, 1],
+        )
     return quantities
 
 

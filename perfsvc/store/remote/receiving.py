@@ -1,6 +1,6 @@
 """Runs that another host has sent: store them, each only once."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,12 +8,13 @@ from sqlalchemy import Connection, insert, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.keys import Keys
-from perfsvc.model import Case, DeviceInfo, Noise
-from perfsvc.store.cases import case_id, device_ids
+from perfsvc.model import Case, DeviceInfo
+from perfsvc.store.cases import case_id, case_ids, device_ids
 from perfsvc.store.devices import put_device
-from perfsvc.store.measurements import put_measurements, put_noise
+from perfsvc.store.levels import write_levels
+from perfsvc.store.measurements import put_measurements
 from perfsvc.store.remote.rows import SentMeasurement, SentRun
-from perfsvc.store.rows import CaseKey, MeasurementEntry
+from perfsvc.store.rows import MeasurementEntry
 from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import POSTGRESQL, Database, insert_new, new_id
 from perfsvc.store.schema.environments import put_full
@@ -57,7 +58,7 @@ class ReceivedStore:
         self,
         sent: SentRun,
         measurements: Iterable[SentMeasurement],
-        noise: Mapping[CaseKey, Noise],
+        cases: Collection[Case],
         *,
         digest: str,
         token: int,
@@ -71,7 +72,8 @@ class ReceivedStore:
         Args:
             sent: the run.
             measurements: its measurements, without duplicates; they are read while they are stored.
-            noise: the noise of its cases.
+            cases: all of its cases. They are stored together, so that a new variant with the former name of another one
+                is no renamed case.
             digest: the SHA-256 of what the host sent.
             token: the id of the host's token.
             key: names the attempt; a host that is not sure whether its run has arrived sends the same key again.
@@ -93,20 +95,19 @@ class ReceivedStore:
             if known is not None:
                 return Received(known, new=False)
             _put_devices(connection, sent.devices)
-            run = self._put_run(connection, sent, measurements, {case for _, case, _ in noise})
-            put_noise(connection, run, noise)
+            case_ids(connection, cases)
+            run = self._put_run(connection, sent, measurements)
+            write_levels(connection, run)
             _put_peaks(connection, run, sent)
             row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
             connection.execute(insert(ReceivedRuns), row)
             return Received(run, new=True)
 
-    def _put_run(
-        self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement], timed: Collection[Case]
-    ) -> int:
+    def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
         """Store a run with its measurements, its environment and the cases that were over budget."""
         row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
         number = new_id(connection, Runs, row)
-        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys, timed)
+        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys)
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
         if sent.environment is not None:
             put_full(connection, number, sent.environment)

@@ -19,8 +19,8 @@ from perfsvc.store.devices import DeviceStore
 from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
 from perfsvc.store.runs import ENDED, RunStore
-from perfsvc.store.schema.column_types import copying
-from perfsvc.store.schema.engine import Database, damaged
+from perfsvc.store.schema.column_types import damaged
+from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.samples import DAMAGED, unpack
 from perfsvc.store.schema.tables import (
@@ -46,7 +46,6 @@ class SendingStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @copying()
     def run(self, number: int) -> SentRun:
         """Return a run without its measurements.
 
@@ -125,7 +124,6 @@ class SendingStore:
             )
 
 
-@copying()
 def _measurements(connection: Connection, run: int, ids: Sequence[int]) -> list[SentMeasurement]:
     """Return some measurements of a run, in the order of ``ids``."""
     query = (

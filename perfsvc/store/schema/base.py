@@ -4,14 +4,13 @@ The classes look like those of SQLAlchemy's ORM. perfsvc needs nothing else of t
 classes took a quarter of the time of ``perfsvc runs``. So the base makes a plain ``Table`` from each class.
 """
 
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from types import UnionType
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 from uuid import uuid4
 
-from sqlalchemy import JSON, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, text
 
 from perfsvc.model import (
     CacheState,
@@ -27,7 +26,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.column_types import Amount, FreeText, Real, Utc, Whole, Word
+from perfsvc.store.schema.column_types import FreeText, Utc, Word
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -39,29 +38,26 @@ CONSTRAINT_NAMES = {
 
 TYPES: Mapping[Any, Any] = {
     bool: Boolean,
-    int: Whole(0),
+    int: Integer,
     str: FreeText,
-    float: Real(math.nan),
+    float: Double,
     bytes: LargeBinary,
     datetime: Utc,
     dict[str, Any]: JSON,
-    Cause: Word(Cause, Cause.UNCONFIRMED),
-    Direction: Word(Direction, Direction.SLOWER),
-    EventKind: Word(EventKind, EventKind.COMMENTED),
-    ExpectedKind: Word(ExpectedKind, needed=True),
-    FindingState: Word(FindingState, FindingState.OPEN),
+    Cause: Word(Cause),
+    Direction: Word(Direction),
+    EventKind: Word(EventKind),
+    ExpectedKind: Word(ExpectedKind),
+    FindingState: Word(FindingState),
     Limiter: Word(Limiter),
-    CacheState: Word(CacheState, needed=True),
-    ChangeKind: Word(ChangeKind, ChangeKind.REGRESSION),
-    RunState: Word(RunState, RunState.FAILED),
-    StageState: Word(StageState, StageState.FAILED),
-    Status: Word(Status, Status.FAILED),
-    Verdict: Word(Verdict, Verdict.INCONCLUSIVE),
+    CacheState: Word(CacheState),
+    ChangeKind: Word(ChangeKind),
+    RunState: Word(RunState),
+    StageState: Word(StageState),
+    Status: Word(Status),
+    Verdict: Word(Verdict),
 }
 """The type of a column in the database by its type in Python."""
-
-TYPES_WITH_NULL: Mapping[Any, Any] = {float: Real(), int: Whole()}
-"""The types of columns that may be empty, where they differ."""
 
 
 def column(*parts: Any, **options: Any) -> Any:
@@ -69,8 +65,8 @@ def column(*parts: Any, **options: Any) -> Any:
     return parts, options
 
 
-Key = Annotated[int, column(primary_key=True, type_=Integer())]
-Big = Annotated[int, column(type_=Amount())]
+Key = Annotated[int, column(primary_key=True)]
+Big = Annotated[int, column(type_=BigInteger())]
 Uid = Annotated[str, column(unique=True, default=lambda: uuid4().hex)]
 """An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
 
@@ -110,6 +106,7 @@ class Base(metaclass=TableClass):
         columns = [_column(name, get_args(cls.__annotations__[name])[0], more) for name, more in declared.items()]
         constraints = [part for part in cls.__table_args__ if not isinstance(part, dict)]
         options = {name: value for part in cls.__table_args__ if isinstance(part, dict) for name, value in part.items()}
+        options["sqlite_strict"] = True
         cls.__table__ = Table(cls.__tablename__, METADATA, *columns, *constraints, **options)
         for each in columns:
             setattr(cls, each.name, each)
@@ -129,6 +126,5 @@ def _column(name: str, annotation: Any, more: tuple[tuple[Any, ...], dict[str, A
         kind, (_, always) = get_args(kind)
         options |= always
     parts, own = more or ((), {})
-    of_kind = TYPES[kind]
-    options.setdefault("type_", TYPES_WITH_NULL.get(kind, of_kind) if options["nullable"] else of_kind)
+    options.setdefault("type_", TYPES[kind])
     return Column(name, *parts, **options | own)

@@ -1,35 +1,30 @@
 """Column types that mean the same on SQLite and PostgreSQL."""
 
+import json
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import zlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Double, Integer, String, Text
+from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Dialect, Double, String, Text
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeDecorator
 
+from perfsvc.errors import DamagedError
+from perfsvc.model.codec import decode
 from perfsvc.text import visible
 
-UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for a damaged date."""
+T = TypeVar("T")
 
+IN_SQLITE = {BigInteger: "INTEGER", Boolean: "INTEGER", DateTime: "TEXT", Double: "REAL", JSON: "TEXT", String: "TEXT"}
+"""What a strict table of SQLite calls the types that it does not know by SQLAlchemy's names."""
 
-_COPYING: ContextVar[bool] = ContextVar("copying", default=False)
-
-
-@contextmanager
-def copying() -> Iterator[None]:
-    """Within this block, damaged words, dates and numbers raise errors: what stands for them must not be stored."""
-    token = _COPYING.set(True)
-    try:
-        yield
-    finally:
-        _COPYING.reset(token)
+for _kind, _name in IN_SQLITE.items():
+    compiles(_kind, "sqlite")(lambda *_, name=_name, **__: name)
 
 
 @lru_cache(maxsize=1000)
@@ -41,11 +36,35 @@ def report_damaged(what: str) -> None:
     logging.getLogger("perfsvc").warning("%s is damaged in the database (perfsvc db check)", visible(what))
 
 
+def damaged(what: str) -> DamagedError:
+    """Return the error for stored content that cannot be read; ``what`` names it."""
+    return DamagedError(
+        f"{visible(what)} is damaged in the database",
+        cure="perfsvc db check names the row; restore a backup (docs/how-to/keep-the-database.md)",
+    )
+
+
+def stored_json(text: str) -> Any:
+    """Return the value of stored JSON; raises ``DamagedError`` if it is damaged."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(f"the JSON {text[:40]!r}") from error
+
+
+def stored(kind: type[T], content: str | bytes, what: str) -> T:
+    """Return a dataclass from stored JSON, which is compressed if it is bytes; raises ``DamagedError``."""
+    try:
+        return decode(kind, zlib.decompress(content) if isinstance(content, bytes) else content)
+    except (ValueError, zlib.error) as error:
+        raise damaged(what) from error
+
+
 class Utc(TypeDecorator[datetime]):
     """A timestamp: refuses naive datetimes and returns aware ones in UTC.
 
-    PostgreSQL stores a ``timestamptz``; SQLite, which has no time zones, stores the UTC wall clock as ISO text. A
-    damaged text is reported, and read as ``UNKNOWN_TIME``.
+    PostgreSQL stores a ``timestamptz``; SQLite, which has no time zones, stores the UTC wall clock as ISO text. Reading
+    a damaged text raises ``DamagedError``.
     """
 
     impl = DateTime(timezone=True)
@@ -74,88 +93,10 @@ class Utc(TypeDecorator[datetime]):
         def read(value: Any) -> datetime | None:
             try:
                 return process(value)
-            except (ValueError, TypeError):
-                if _COPYING.get():
-                    raise
-                report_damaged(f"the date {str(value)[:40]!r}")
-                return UNKNOWN_TIME
+            except ValueError as error:
+                raise damaged(f"the date {str(value)[:40]!r}") from error
 
         return read
-
-
-def readable_number(value: Any) -> Any:
-    """Return a value from a column of numbers; None if it is damaged, which is reported.
-
-    SQLite stores in a column of numbers what another program writes there, such as a text.
-    """
-    if value is None or isinstance(value, int | float):
-        return value
-    what = f"the number {str(value)[:40]!r}"
-    if _COPYING.get():
-        raise ValueError(f"{what} is damaged")
-    report_damaged(what)
-    return None
-
-
-class Real(TypeDecorator[float]):
-    """A number in double precision.
-
-    Args:
-        instead: what stands for a damaged number: None, or NaN in columns that are never empty.
-    """
-
-    impl: Any = Double
-    cache_ok = True
-
-    def __init__(self, instead: float | None = None) -> None:
-        super().__init__()
-        self.instead = instead
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Return a function that converts a value from the driver to Python."""
-        return self.read if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
-
-    def read(self, value: Any) -> Any:
-        """Return a value of SQLite, or what stands for it if it is damaged."""
-        if type(value) is float or value is None:
-            return value
-        known = readable_number(value)
-        return self.instead if known is None else known
-
-
-class Whole(Real):
-    """A whole number. A damaged one is read as 0, or as None in columns that may be empty."""
-
-    impl = Integer
-    cache_ok = True
-
-    def read(self, value: Any) -> Any:
-        """Return a value of SQLite, or what stands for it if it is damaged."""
-        if type(value) is int or value is None:
-            return value
-        readable_number(str(value))  # reports it: SQLite stores a whole number as an integer
-        return self.instead
-
-
-class Amount(Whole):
-    """A whole number of bytes or operations, which may need 64 bits. A damaged one is read as 0, which is none."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-
-def readable_text(value: Any) -> Any:
-    """Return a value from a column of texts; a blob, which SQLite stores there too, is reported and decoded."""
-    if not isinstance(value, bytes):
-        return value
-    text = value.decode("utf-8", "backslashreplace")
-    if _COPYING.get():
-        raise ValueError(f"the text {text[:40]!r} is damaged: it is a blob")
-    report_damaged(f"the text {text[:40]!r}")
-    return text
 
 
 class FreeText(TypeDecorator[str]):
@@ -179,37 +120,20 @@ class FreeText(TypeDecorator[str]):
             return text
         return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Return a function that converts a value from the driver to Python."""
-        return readable_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
-
 
 class Word(TypeDecorator[StrEnum]):
     """A value of an enumeration, in a VARCHAR(16), so that new values need no migration.
 
-    A damaged word is reported, and read as ``instead``, so that it costs only its own row.
-
-    Args:
-        kind: the enumeration.
-        instead: the value that stands for a damaged word and raises no false alarm; None in columns that may be empty.
-        needed: whether nothing can stand for a damaged word. Then reading the row raises ``LookupError``, until
-            ``perfsvc db check --remove`` has removed the row.
+    Reading a damaged word raises ``DamagedError``.
     """
 
     impl = String(16)
     cache_ok = True
 
-    def __init__(self, kind: type[StrEnum], instead: StrEnum | None = None, *, needed: bool = False) -> None:
+    def __init__(self, kind: type[StrEnum]) -> None:
         super().__init__(16)
         self.kind = kind
-        self.instead = instead
-        self.needed = needed
         self._known: dict[str | None, StrEnum | None] = {None: None, **{member.value: member for member in kind}}
-
-    @property
-    def words(self) -> list[str]:
-        """The words that the column may hold."""
-        return [member.value for member in self.kind]
 
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
         """Convert a value from Python to the database."""
@@ -220,14 +144,7 @@ class Word(TypeDecorator[StrEnum]):
         try:
             return self._known[value]
         except KeyError:
-            if self.needed or _COPYING.get():
-                raise LookupError(f"{value!r} is not among the {DEFINED} of {self.kind.__name__}") from None
-            report_damaged(f"the {self.kind.__name__} {str(value)[:40]!r}")
-            return self.instead
-
-
-DEFINED = "defined enum values"
-"""Part of the message about a word for which no other value can stand."""
+            raise damaged(f"the {self.kind.__name__} {str(value)[:40]!r}") from None
 
 
 def number(value: float | None) -> float | None:

@@ -28,14 +28,14 @@ from sqlalchemy import cast as sql_cast
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import GenericFunction
 
 from perfsvc import units
-from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
+from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.base import Base
-from perfsvc.store.schema.column_types import DEFINED, report_damaged
+from perfsvc.store.schema.column_types import stored_json
 from perfsvc.text import url_without_password, without_password
 
 LOCK_WAIT_S = 60
@@ -70,7 +70,6 @@ class Database:
         self._watching: Connection | None = None
         self._watches = 0  # how many connections have watched
         self._watch = Lock()
-        self._read: tuple[str, dict[Any, Any]] = ("", {})
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Return a transaction that only reads."""
@@ -109,26 +108,6 @@ class Database:
             connection.invalidate()
             self._watching = None
             raise
-
-    def read_before(self) -> dict[Any, Any]:
-        """Return a dictionary for what takes long to read: an empty one after each change of the database."""
-        state = self.state()
-        if self._read[0] != state:
-            self._read = state, {}
-        return self._read[1]
-
-    def release(self) -> bool:
-        """Close all connections and return True, if none is in use and others can be opened to the same data.
-
-        Then this process can be forked: each process opens connections of its own when it needs them.
-        """
-        self._end_watching()
-        pool: Any = self.engine.pool
-        in_memory = self.engine.dialect.name == SQLITE and file_of(self.engine.url) is None
-        if in_memory or not isinstance(pool, QueuePool) or pool.checkedout():
-            return False
-        self.engine.dispose()
-        return True
 
     def close(self) -> None:
         """Close all connections."""
@@ -211,7 +190,7 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
         raise DatabaseError(f"the folder of {path} does not exist", cure=f"mkdir -p {path.parent}")
     try:
         if url.get_backend_name() == SQLITE:
-            engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S}, json_deserializer=_json_or_empty)
+            engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S}, json_deserializer=stored_json)
             if path is not None:
                 event.listen(engine, "do_connect", partial(_open_as_permitted, path))
                 event.listen(engine, "connect", partial(_note_file, path.absolute()))
@@ -319,11 +298,6 @@ def translated(url: URL) -> Iterator[None]:
         raise DatabaseError(f"{shown(url)}: {message}", cure=cure, again=_is_away(message)) from error
     except SQLAlchemyError as error:
         raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check") from error
-    except LookupError as error:
-        if DEFINED not in str(error):
-            raise
-        cure = "perfsvc db check names the row, and perfsvc db check --remove removes it"
-        raise DamagedError(f"{shown(url)}: {_in_one_line(error)}", cure=cure) from error
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise
@@ -332,22 +306,6 @@ def translated(url: URL) -> Iterator[None]:
 
 def _too_large() -> UsageError:
     return UsageError("a number is too large for the database", cure="give one of at most 9 digits")
-
-
-def damaged(what: str) -> DamagedError:
-    """Return the error for stored content that cannot be read."""
-    return DamagedError(
-        f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
-    )
-
-
-def _json_or_empty(text: str) -> Any:
-    """Return the value of a JSON column; an empty object if it is damaged."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        report_damaged(f"the JSON {text[:40]!r}")
-        return {}
 
 
 def _is_away(message: str) -> bool:
@@ -380,8 +338,8 @@ def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[st
     return list(connection.scalars(insert(table).returning(number, sort_by_parameter_order=True), rows))
 
 
-def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> None:
-    """Insert a row unless this process or another one has already stored a row with its key."""
+def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Insert a row, or several, unless this process or another one has already stored a row with this key."""
     # Imported here because the import of both dialects with all their drivers is long, and only one of them is used.
     if connection.dialect.name == POSTGRESQL:
         from sqlalchemy.dialects import postgresql

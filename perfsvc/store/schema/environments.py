@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.model import Environment, FullEnvironment, digest
-from perfsvc.store.schema.column_types import report_damaged
+from perfsvc.store.schema.column_types import stored_json
 from perfsvc.store.schema.engine import among, insert_new
 from perfsvc.store.schema.tables import Environments, FullEnvironments, Runs
 
@@ -44,17 +44,13 @@ def environment_id(connection: Connection, environment: Environment) -> int:
 
 
 def environment_of(row: Any) -> Environment:
-    """Return the environment in a row with the columns ``ENVIRONMENT``; damaged parts are reported and left out."""
+    """Return the environment in a row with the columns ``ENVIRONMENT``."""
     return Environment(row.driver, row.toolkit, row.power_limit_w, row.places, _pairs(row.parts))
 
 
 @lru_cache(maxsize=256)
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
-    try:
-        return tuple(sorted(_texts(json.loads(text)).items()))
-    except (ValueError, RecursionError):
-        report_damaged(f"the environment {text[:40]!r}")
-        return ()
+    return tuple(sorted(stored_json(text).items()))
 
 
 # --- full environments -----------------------------------------------------------------------------------------------
@@ -89,27 +85,4 @@ def remove_unused_full(connection: Connection) -> None:
 
 @lru_cache(maxsize=64)
 def _full(text: str) -> FullEnvironment:
-    try:
-        return _full_environment(json.loads(text))
-    except (ValueError, RecursionError):
-        report_damaged(f"the full environment {text[:40]!r}")
-        return FullEnvironment()
-
-
-def _full_environment(value: Any) -> FullEnvironment:
-    """Return a full environment from JSON; raises ``ValueError`` if it is damaged."""
-    parts = _object(value)
-    devices = _object(parts.get("devices", {}))
-    return FullEnvironment(_texts(parts.get("common", {})), {device: _texts(own) for device, own in devices.items()})
-
-
-def _texts(value: Any) -> dict[str, str]:
-    if not all(isinstance(text, str) for text in _object(value).values()):
-        raise ValueError("a value is no text")
-    return _object(value)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("no object")  # noqa: TRY004 - the stored text is wrong, not the type of an argument
-    return value
+    return FullEnvironment(**stored_json(text))

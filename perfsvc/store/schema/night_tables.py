@@ -5,10 +5,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, ForeignKey
 
-from perfsvc.errors import DatabaseError
 from perfsvc.model import RunState, StageState
 from perfsvc.store.schema.base import Base, Key, Uid, column
-from perfsvc.store.schema.column_types import Whole
 
 
 class Nights(Base):
@@ -53,7 +51,7 @@ class Stages(Base):
     wall_s: ColumnElement[float | None]
     message: ColumnElement[str]
     cure: ColumnElement[str]
-    exit_code: ColumnElement[int] = column(type_=Whole(DatabaseError.exit_code))  # 0 would hide a failure
+    exit_code: ColumnElement[int]
 
 
 class Messages(Base):

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.store.schema.column_types import report_damaged
+
 _DTYPE = np.dtype("<f4")
 DAMAGED: Final = (zlib.error, ValueError, TypeError, OverflowError, RecursionError)
 """What unpacking a damaged blob of samples or of batches raises."""
@@ -30,16 +32,13 @@ def unpack_array(blob: bytes) -> NDArray[np.float32]:
     return np.frombuffer(decompressed(blob), _DTYPE)
 
 
-def unpack_together(blobs: Sequence[bytes]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return the samples of all blobs, one after the other, and how many each blob has; raises what ``unpack`` raises.
-
-    This is faster than unpacking one by one.
-    """
-    contents = [decompressed(blob) for blob in blobs]
-    sizes = np.array(list(map(len, contents)), np.int64)
-    if (sizes % _DTYPE.itemsize).any():
-        raise ValueError("a blob holds a part of a sample")
-    return np.frombuffer(b"".join(contents), _DTYPE), sizes // _DTYPE.itemsize
+def readable_samples(blob: bytes, case: object) -> NDArray[np.float32] | None:
+    """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
+    try:
+        return unpack_array(blob)
+    except DAMAGED:
+        report_damaged(f"a blob of samples of {case}")
+        return None
 
 
 def decompressed(blob: bytes) -> bytes:

@@ -283,22 +283,47 @@ class Imports(Base):
     imported_at: ColumnElement[datetime]
 
 
-class NoiseOfCases(Base):
-    """The noise of a case's times in a run; the columns have a prefix because ``between`` is a keyword of SQL."""
+class SeriesRows(Base):
+    """A series: the history of a case on a device, for one metric and one cache state."""
 
-    __tablename__ = "noise"
-    __table_args__ = (Index(None, "case_id", "device_id", "cache", "run_id"),)
+    __tablename__ = "series"
+    __table_args__ = (UniqueConstraint("case_id", "device_id", "metric", "cache"),)
+
+    id: ColumnElement[Key]
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    metric: ColumnElement[str]
+    cache: ColumnElement[CacheState]
+
+
+class Levels(Base):
+    """What an ended run says about a series, computed from its measurements (``perfsvc.store.levels``).
+
+    ``medians`` holds a float64 for each replica: the median of its times in seconds, or its value of another metric.
+    ``low_s`` and ``high_s`` are the interval of the median if there is one replica. The noise is a property of times.
+    The columns of the noise have a prefix because ``between`` is a keyword of SQL. ``excluded`` is why the level is not
+    judged; NULL if it is. If a replica of a case is not ok, the case has only a level of its time, without medians.
+    """
+
+    __tablename__ = "levels"
+    __table_args__ = (Index(None, "series_id", "run_id"), BY_KEY)
 
     run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    cache: ColumnElement[CacheState] = column(primary_key=True)
+    series_id: ColumnElement[int] = column(ForeignKey("series.id", ondelete="RESTRICT"), primary_key=True)
+    status: ColumnElement[Status]
+    reason: ColumnElement[str]
+    environment_id: ColumnElement[int] = column(ForeignKey("environments.id", ondelete="RESTRICT"))
+    medians: ColumnElement[bytes | None]
+    low_s: ColumnElement[float | None]
+    high_s: ColumnElement[float | None]
+    spread: ColumnElement[float | None]
+    step_s: ColumnElement[float | None]
     noise_within: ColumnElement[float | None]
     noise_between: ColumnElement[float | None]
     noise_places: ColumnElement[float | None]
     lowest_place_s: ColumnElement[float | None]
     highest_place_s: ColumnElement[float | None]
-    replicas: ColumnElement[int]
+    excluded: ColumnElement[str | None]
 
 
 class Peaks(Base):

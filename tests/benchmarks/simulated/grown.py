@@ -5,23 +5,38 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 from simulated.life import request
 from simulated.planted import Plan
 from simulated.workplace import BETWEEN, Workplace
-from sqlalchemy import ColumnElement, Connection, func, insert, literal, literal_column, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from workbench import Silent
 
 from perfsvc.measure.host.servers import worker_servers
+from perfsvc.model import TIME
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL
 from perfsvc.store.schema.judging_tables import Verdicts
-from perfsvc.store.schema.tables import Measurements, Metrics, NoiseOfCases, Peaks, Runs
+from perfsvc.store.schema.tables import Levels, Measurements, Metrics, Peaks, Runs, SeriesRows
 
 VARIANTS = 100
 """How many cases a benchmark has."""
@@ -115,11 +130,30 @@ def copy_night(
         (Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at}),
         (Measurements, of_source, measured),
         (Metrics, of_metrics, {"measurement_id": Metrics.measurement_id + shift}),
-        *((table, table.run_id == source, of_run) for table in (NoiseOfCases, Peaks, Verdicts)),
+        *((table, table.run_id == source, of_run) for table in (Levels, Peaks, Verdicts)),
     ):
         columns, given = table.__table__.columns, {**values, **(changed or {}).get(table, {})}
         query = select(*(given.get(column.name, column) for column in columns)).where(where)
         connection.execute(insert(table).from_select([column.name for column in columns], query))
+    if not changed:
+        _level_medians(connection, run)
+
+
+def _level_medians(connection: Connection, run: int) -> None:
+    """Give the levels of a copied run the medians of its measurements, which differ from those of its source."""
+    same = (getattr(SeriesRows, name) == getattr(Measurements, name) for name in ("case_id", "device_id", "cache"))
+    query = (
+        select(SeriesRows.id, Measurements.median_s)
+        .join(Measurements, and_(SeriesRows.metric == TIME, *same))
+        .where(Measurements.run_id == run, Measurements.median_s.is_not(None))
+        .order_by(SeriesRows.id, Measurements.replica)
+    )
+    rows = [
+        {"of": number, "medians": np.array([median_s for _, median_s in group], "<f8").tobytes()}
+        for number, group in groupby(connection.execute(query).all(), lambda row: row[0])
+    ]
+    of_level = (Levels.run_id == run, Levels.series_id == bindparam("of"), Levels.medians.is_not(None))
+    connection.execute(update(Levels).where(*of_level), rows)
 
 
 def _set_sequences(connection: Connection) -> None:

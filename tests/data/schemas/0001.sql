@@ -1,16 +1,19 @@
 BEGIN TRANSACTION;
 CREATE TABLE alembic_version (
-	version_num VARCHAR(32) NOT NULL, 
+	version_num TEXT NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 INSERT INTO "alembic_version" VALUES('0001');
 CREATE TABLE artifacts (
 	sha256 TEXT NOT NULL, 
 	kind TEXT NOT NULL, 
-	size_bytes BIGINT NOT NULL, 
+	size_bytes INTEGER NOT NULL, 
 	content BLOB NOT NULL, 
 	CONSTRAINT pk_artifacts PRIMARY KEY (sha256)
-);
+)
+ STRICT
+
+;
 INSERT INTO "artifacts" VALUES('2eb2a9493f81345cfced71a0c6fa0e3c59619f33eb765fd0929e34252fa56d3d','source',8,X'789CD3D75728C9CC494D010009E30291');
 INSERT INTO "artifacts" VALUES('7c9b185f35cce03019b3c7cebdef327545fd0cfdeb1acdf7db7fd7d528c74538','module',5,X'789C4B2E4DCACC0300062E0212');
 INSERT INTO "artifacts" VALUES('e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830','bench',10,X'789C5356484ACD4BCED02BA804001061035B');
@@ -18,7 +21,7 @@ INSERT INTO "artifacts" VALUES('00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb3
 INSERT INTO "artifacts" VALUES('845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917','report',6,X'789C2B4A2DC82F2A01000910029D');
 CREATE TABLE audit (
 	id INTEGER NOT NULL, 
-	at DATETIME NOT NULL, 
+	at TEXT NOT NULL, 
 	who TEXT NOT NULL, 
 	action TEXT NOT NULL, 
 	target TEXT NOT NULL, 
@@ -26,7 +29,10 @@ CREATE TABLE audit (
 	status INTEGER NOT NULL, 
 	reason TEXT NOT NULL, 
 	CONSTRAINT pk_audit PRIMARY KEY (id)
-);
+)
+ STRICT
+
+;
 INSERT INTO "audit" VALUES(1,'2025-01-03 00:00:00.000000','box','send a run','run 1','127.0.0.1',201,'');
 CREATE TABLE binaries (
 	id INTEGER NOT NULL, 
@@ -35,7 +41,10 @@ CREATE TABLE binaries (
 	signatures TEXT NOT NULL, 
 	CONSTRAINT pk_binaries PRIMARY KEY (id), 
 	CONSTRAINT uq_binaries_digest UNIQUE (digest)
-);
+)
+ STRICT
+
+;
 INSERT INTO "binaries" VALUES(1,'e071541b4126ea1d6931863f22464b7ca1a67e96c4e704f369766ccc8044b071','{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"kind":"kernel","buffers":[],"steps":[],"modules":["7c9b185f35cce03019b3c7cebdef327545fd0cfdeb1acdf7db7fd7d528c74538"],"bench":"e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830","seed":7,"graph":"","format":1,"gpus":1}','154e1de319b9:85ff46cade4e830555efac3a4cf41a579b37a331a45ae9bbc90100a66d91a8d0');
 CREATE TABLE binary_files (
 	binary_id INTEGER NOT NULL, 
@@ -45,7 +54,10 @@ CREATE TABLE binary_files (
 	CONSTRAINT pk_binary_files PRIMARY KEY (binary_id, role, name), 
 	CONSTRAINT fk_binary_files_binary_id_binaries FOREIGN KEY(binary_id) REFERENCES binaries (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_binary_files_sha256_artifacts FOREIGN KEY(sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT
-);
+)
+ STRICT
+
+;
 INSERT INTO "binary_files" VALUES(1,'module','7c9b185f35cce03019b3c7cebdef327545fd0cfdeb1acdf7db7fd7d528c74538','7c9b185f35cce03019b3c7cebdef327545fd0cfdeb1acdf7db7fd7d528c74538');
 INSERT INTO "binary_files" VALUES(1,'bench','e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830','e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830');
 INSERT INTO "binary_files" VALUES(1,'source','tiled.cu','2eb2a9493f81345cfced71a0c6fa0e3c59619f33eb765fd0929e34252fa56d3d');
@@ -54,11 +66,14 @@ CREATE TABLE bisections (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
 	answer TEXT NOT NULL, 
-	stored_at DATETIME NOT NULL, 
+	stored_at TEXT NOT NULL, 
 	CONSTRAINT pk_bisections PRIMARY KEY (id), 
 	CONSTRAINT fk_bisections_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE
-);
-INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 11:10:07.494607');
+)
+ STRICT
+
+;
+INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 12:45:08.339310');
 CREATE TABLE cases (
 	id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -68,7 +83,10 @@ CREATE TABLE cases (
 	version INTEGER NOT NULL, 
 	CONSTRAINT pk_cases PRIMARY KEY (id), 
 	CONSTRAINT uq_cases_benchmark_variant_point_version UNIQUE (benchmark, variant, point, version)
-);
+)
+ STRICT
+
+;
 INSERT INTO "cases" VALUES(1,'transpose/shared[n=64]','transpose','shared','{"n":64}',1);
 INSERT INTO "cases" VALUES(2,'transpose/naive[n=64]','transpose','naive','{"n":64}',1);
 CREATE TABLE checked_kernels (
@@ -76,37 +94,40 @@ CREATE TABLE checked_kernels (
 	case_id INTEGER NOT NULL, 
 	architecture TEXT NOT NULL, 
 	kernel TEXT NOT NULL, 
-	status VARCHAR(16) NOT NULL, 
+	status TEXT NOT NULL, 
 	reason TEXT NOT NULL, 
 	facts_id INTEGER, 
 	threads INTEGER NOT NULL, 
 	dynamic_shared_bytes INTEGER NOT NULL, 
 	warps INTEGER, 
 	most_warps INTEGER, 
-	limiter VARCHAR(16), 
+	limiter TEXT, 
 	source TEXT NOT NULL, 
-	verdict VARCHAR(16), 
+	verdict TEXT, 
 	verdict_reason TEXT NOT NULL, 
-	cause VARCHAR(16), 
+	cause TEXT, 
 	baseline_check_id INTEGER, 
-	level BOOLEAN NOT NULL, 
+	level INTEGER NOT NULL, 
 	CONSTRAINT pk_checked_kernels PRIMARY KEY (check_id, case_id, architecture, kernel), 
 	CONSTRAINT fk_checked_kernels_baseline_check_id_checks FOREIGN KEY(baseline_check_id) REFERENCES checks (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_checked_kernels_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_checked_kernels_check_id_checks FOREIGN KEY(check_id) REFERENCES checks (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_checked_kernels_facts_id_facts FOREIGN KEY(facts_id) REFERENCES facts (id) ON DELETE RESTRICT
-);
+)
+ STRICT
+
+;
 INSERT INTO "checked_kernels" VALUES(1,1,'sm_90','tiled','ok','',1,256,0,64,64,'warps','','new','',NULL,NULL,1);
 INSERT INTO "checked_kernels" VALUES(1,2,'sm_90','','failed','does not compile',NULL,0,0,NULL,NULL,NULL,'','broken','does not compile',NULL,NULL,0);
 CREATE TABLE checks (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	uid TEXT NOT NULL, 
-	checked_at DATETIME NOT NULL, 
+	checked_at TEXT NOT NULL, 
 	suite TEXT NOT NULL, 
 	scope TEXT NOT NULL, 
 	command_line TEXT NOT NULL, 
 	git_commit TEXT NOT NULL, 
-	git_dirty BOOLEAN NOT NULL, 
+	git_dirty INTEGER NOT NULL, 
 	git_branch TEXT NOT NULL, 
 	host TEXT NOT NULL, 
 	perfsvc_version TEXT NOT NULL, 
@@ -114,26 +135,32 @@ CREATE TABLE checks (
 	disassembler TEXT NOT NULL, 
 	accepted TEXT NOT NULL, 
 	CONSTRAINT uq_checks_uid UNIQUE (uid)
-);
-INSERT INTO "checks" VALUES(1,'9d6680c194ce4dfa8d4d9fe7b96b3dad','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
+)
+ STRICT
+
+;
+INSERT INTO "checks" VALUES(1,'6467f942363f40da992df60d6d7b2231','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
 CREATE TABLE confirmation_runs (
 	confirmation_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
 	side TEXT NOT NULL, 
-	status VARCHAR(16) NOT NULL, 
+	status TEXT NOT NULL, 
 	reason TEXT NOT NULL, 
 	samples BLOB, 
 	sample_count INTEGER NOT NULL, 
-	value DOUBLE, 
-	wall_s DOUBLE NOT NULL, 
-	sm_clock_hz DOUBLE, 
-	temperature_c DOUBLE, 
-	power_w DOUBLE, 
+	value REAL, 
+	wall_s REAL NOT NULL, 
+	sm_clock_hz REAL, 
+	temperature_c REAL, 
+	power_w REAL, 
 	slowdowns TEXT NOT NULL, 
 	rejected_batches INTEGER NOT NULL, 
 	CONSTRAINT pk_confirmation_runs PRIMARY KEY (confirmation_id, number), 
 	CONSTRAINT fk_confirmation_runs_confirmation_id_confirmations FOREIGN KEY(confirmation_id) REFERENCES confirmations (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "confirmation_runs" VALUES(1,1,'baseline','ok','',X'789C636068B0636060B00700047D00FE',2,NULL,0.0,NULL,NULL,NULL,'',0);
 INSERT INTO "confirmation_runs" VALUES(1,0,'candidate','ok','',X'789C636060B0676068B00700028200FF',2,NULL,0.0,NULL,NULL,NULL,'',0);
 INSERT INTO "confirmation_runs" VALUES(2,0,'baseline','ok','',X'789C636068B00300014200BF',1,0.5,0.0,NULL,NULL,NULL,'',0);
@@ -143,46 +170,52 @@ CREATE TABLE confirmations (
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
+	cache TEXT NOT NULL, 
 	baseline_run_id INTEGER, 
-	judged VARCHAR(16) NOT NULL, 
-	judged_ratio DOUBLE, 
-	judged_baseline_s DOUBLE, 
-	judged_candidate_s DOUBLE, 
-	change VARCHAR(16) NOT NULL, 
-	direction VARCHAR(16) NOT NULL, 
-	cause VARCHAR(16) NOT NULL, 
+	judged TEXT NOT NULL, 
+	judged_ratio REAL, 
+	judged_baseline_s REAL, 
+	judged_candidate_s REAL, 
+	change TEXT NOT NULL, 
+	direction TEXT NOT NULL, 
+	cause TEXT NOT NULL, 
 	reason TEXT NOT NULL, 
-	verdict VARCHAR(16), 
-	ratio DOUBLE, 
-	low DOUBLE, 
-	high DOUBLE, 
+	verdict TEXT, 
+	ratio REAL, 
+	low REAL, 
+	high REAL, 
 	looks INTEGER NOT NULL, 
-	drift DOUBLE, 
-	same_code BOOLEAN, 
-	threshold DOUBLE NOT NULL, 
-	seed BIGINT NOT NULL, 
-	budget_s DOUBLE NOT NULL, 
-	wall_s DOUBLE NOT NULL, 
-	confirmed_at DATETIME NOT NULL, 
+	drift REAL, 
+	same_code INTEGER, 
+	threshold REAL NOT NULL, 
+	seed INTEGER NOT NULL, 
+	budget_s REAL NOT NULL, 
+	wall_s REAL NOT NULL, 
+	confirmed_at TEXT NOT NULL, 
 	CONSTRAINT pk_confirmations PRIMARY KEY (id), 
 	CONSTRAINT fk_confirmations_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_confirmations_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "confirmations" VALUES(1,2,1,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 11:10:07.389153');
-INSERT INTO "confirmations" VALUES(2,2,1,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 11:10:07.391499');
+)
+ STRICT
+
+;
+INSERT INTO "confirmations" VALUES(1,2,1,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 12:45:08.291340');
+INSERT INTO "confirmations" VALUES(2,2,1,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 12:45:08.293347');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
 	attempts INTEGER NOT NULL, 
 	error TEXT NOT NULL, 
-	tried_at DATETIME, 
-	sent_at DATETIME, 
+	tried_at TEXT, 
+	sent_at TEXT, 
 	CONSTRAINT pk_deliveries PRIMARY KEY (message_id, target), 
 	CONSTRAINT fk_deliveries_message_id_messages FOREIGN KEY(message_id) REFERENCES messages (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "deliveries" VALUES(1,'team',2,'timeout','2025-01-01 00:00:00.000000',NULL);
 CREATE TABLE devices (
 	id INTEGER NOT NULL, 
@@ -193,29 +226,35 @@ CREATE TABLE devices (
 	target TEXT NOT NULL, 
 	compute_capability TEXT NOT NULL, 
 	multiprocessors INTEGER NOT NULL, 
-	clock_hz DOUBLE NOT NULL, 
-	memory_clock_hz DOUBLE NOT NULL, 
-	memory_bytes BIGINT NOT NULL, 
-	l2_bytes BIGINT NOT NULL, 
+	clock_hz REAL NOT NULL, 
+	memory_clock_hz REAL NOT NULL, 
+	memory_bytes INTEGER NOT NULL, 
+	l2_bytes INTEGER NOT NULL, 
 	shared_bytes_per_block INTEGER NOT NULL, 
 	registers_per_block INTEGER NOT NULL, 
 	warp_size INTEGER NOT NULL, 
 	interconnect TEXT DEFAULT '' NOT NULL, 
 	CONSTRAINT pk_devices PRIMARY KEY (id), 
 	CONSTRAINT uq_devices_uuid UNIQUE (uuid)
-);
+)
+ STRICT
+
+;
 INSERT INTO "devices" VALUES(1,'GPU-1','cuda','cuda:GPU-1','NVIDIA H100','sm_90','9.0',132,0.0,0.0,0,0,0,0,0,'NVLink');
 CREATE TABLE environments (
 	id INTEGER NOT NULL, 
 	driver TEXT NOT NULL, 
 	toolkit TEXT NOT NULL, 
-	power_limit_w DOUBLE NOT NULL, 
+	power_limit_w REAL NOT NULL, 
 	places INTEGER NOT NULL, 
 	parts TEXT NOT NULL, 
 	parts_digest TEXT NOT NULL, 
 	CONSTRAINT pk_environments PRIMARY KEY (id), 
 	CONSTRAINT uq_environments UNIQUE (driver, toolkit, power_limit_w, places, parts_digest)
-);
+)
+ STRICT
+
+;
 INSERT INTO "environments" VALUES(1,'580.1','nvcc 13.0.88',700.0,1,'{"gpu.ecc": "on", "variable.CUDA_X": "1"}','09a59a1a3c9b1e46aa15cfc33baee003d0a1980934ccb32439ccd038fd08981d');
 CREATE TABLE exclusions (
 	id INTEGER NOT NULL, 
@@ -223,17 +262,20 @@ CREATE TABLE exclusions (
 	case_id INTEGER, 
 	reason TEXT NOT NULL, 
 	excluded_by TEXT NOT NULL, 
-	excluded_at DATETIME NOT NULL, 
+	excluded_at TEXT NOT NULL, 
 	included_by TEXT DEFAULT '' NOT NULL, 
-	included_at DATETIME, 
-	deleted BOOLEAN NOT NULL, 
+	included_at TEXT, 
+	deleted INTEGER NOT NULL, 
 	CONSTRAINT pk_exclusions PRIMARY KEY (id), 
 	CONSTRAINT fk_exclusions_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT
-);
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 11:10:07.501692','bob','2026-11-29 11:10:07.511131',0);
+)
+ STRICT
+
+;
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 12:45:08.344759','bob','2026-11-29 12:45:08.353384',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
-	kind VARCHAR(16) NOT NULL, 
+	kind TEXT NOT NULL, 
 	host TEXT NOT NULL, 
 	scope TEXT NOT NULL, 
 	name TEXT NOT NULL, 
@@ -241,13 +283,16 @@ CREATE TABLE expectations (
 	model TEXT NOT NULL, 
 	night INTEGER NOT NULL, 
 	run_id INTEGER, 
-	seen_at DATETIME NOT NULL, 
+	seen_at TEXT NOT NULL, 
 	finding_id INTEGER, 
 	CONSTRAINT pk_expectations PRIMARY KEY (id), 
 	CONSTRAINT fk_expectations_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_expectations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_expectations_host_scope_kind_name_devices UNIQUE (host, scope, kind, name, devices)
-);
+)
+ STRICT
+
+;
 INSERT INTO "expectations" VALUES(1,'gpu','box','kernels','GPU-2','auto','NVIDIA H100',1,NULL,'2025-01-01 00:00:00.000000',2);
 CREATE TABLE explanations (
 	id INTEGER NOT NULL, 
@@ -259,9 +304,9 @@ CREATE TABLE explanations (
 	candidate_profile_id INTEGER, 
 	sentence TEXT NOT NULL, 
 	reasons TEXT NOT NULL, 
-	factor DOUBLE, 
+	factor REAL, 
 	reason TEXT NOT NULL, 
-	explained_at DATETIME NOT NULL, 
+	explained_at TEXT NOT NULL, 
 	CONSTRAINT pk_explanations PRIMARY KEY (id), 
 	CONSTRAINT fk_explanations_baseline_profile_id_profiles FOREIGN KEY(baseline_profile_id) REFERENCES profiles (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_explanations_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
@@ -269,8 +314,11 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "explanations" VALUES(1,2,1,1,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 11:10:07.452513');
+)
+ STRICT
+
+;
+INSERT INTO "explanations" VALUES(1,2,1,1,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 12:45:08.311242');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -284,7 +332,10 @@ CREATE TABLE facts (
 	sass TEXT NOT NULL, 
 	CONSTRAINT pk_facts PRIMARY KEY (id), 
 	CONSTRAINT uq_facts_digest UNIQUE (digest)
-);
+)
+ STRICT
+
+;
 INSERT INTO "facts" VALUES(1,'1d028de3a93c6f29f254eb671c39adf88c11047d51e0ad16bfc97edfd0d1dc36',32,0,0,0,4224,1,'{"global":8}','aa');
 CREATE TABLE finding_cases (
 	id INTEGER NOT NULL, 
@@ -292,17 +343,17 @@ CREATE TABLE finding_cases (
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
+	cache TEXT NOT NULL, 
 	step INTEGER NOT NULL, 
 	root_cause TEXT DEFAULT '' NOT NULL, 
-	change VARCHAR(16) NOT NULL, 
-	direction VARCHAR(16) NOT NULL, 
-	ratio DOUBLE, 
-	low DOUBLE, 
-	high DOUBLE, 
+	change TEXT NOT NULL, 
+	direction TEXT NOT NULL, 
+	ratio REAL, 
+	low REAL, 
+	high REAL, 
 	baseline_run_id INTEGER, 
-	baseline_s DOUBLE, 
-	candidate_s DOUBLE, 
+	baseline_s REAL, 
+	candidate_s REAL, 
 	first_run_id INTEGER, 
 	level_run_id INTEGER, 
 	last_run_id INTEGER NOT NULL, 
@@ -317,46 +368,55 @@ CREATE TABLE finding_cases (
 	CONSTRAINT fk_finding_cases_level_run_id_runs FOREIGN KEY(level_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_finding_cases_finding_id_case_id_device_id_metric_cache_step UNIQUE (finding_id, case_id, device_id, metric, cache, step)
-);
+)
+ STRICT
+
+;
 INSERT INTO "finding_cases" VALUES(1,1,1,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
 CREATE TABLE finding_events (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
-	kind VARCHAR(16) NOT NULL, 
+	kind TEXT NOT NULL, 
 	run_id INTEGER, 
 	night INTEGER, 
 	done_by TEXT NOT NULL, 
-	done_at DATETIME NOT NULL, 
+	done_at TEXT NOT NULL, 
 	text TEXT NOT NULL, 
 	CONSTRAINT pk_finding_events PRIMARY KEY (id), 
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
-);
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 11:10:07.366620','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 11:10:07.381080','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 11:10:07.385703','wanted; until 2026-01-01');
+)
+ STRICT
+
+;
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 12:45:08.273365','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 12:45:08.283108','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 12:45:08.288151','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	uid TEXT NOT NULL, 
-	cause VARCHAR(16) NOT NULL, 
+	cause TEXT NOT NULL, 
 	root_cause TEXT DEFAULT '' NOT NULL, 
 	first_run_id INTEGER, 
 	last_run_id INTEGER, 
 	evidence TEXT NOT NULL, 
-	state VARCHAR(16) NOT NULL, 
+	state TEXT NOT NULL, 
 	reason TEXT NOT NULL, 
 	set_by TEXT NOT NULL, 
-	set_at DATETIME NOT NULL, 
-	decided BOOLEAN NOT NULL, 
+	set_at TEXT NOT NULL, 
+	decided INTEGER NOT NULL, 
 	owner TEXT DEFAULT '' NOT NULL, 
-	ignored_until DATETIME, 
+	ignored_until TEXT, 
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT uq_findings_uid UNIQUE (uid)
-);
-INSERT INTO "findings" VALUES(1,'e07362341cc24beba8dcf8fcf0bcc917','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 11:10:07.385703',1,'bob','2026-01-01 00:00:00.000000');
-INSERT INTO "findings" VALUES(2,'2b8fc562b4ed4fa8ab48ccc93b559244','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
+)
+ STRICT
+
+;
+INSERT INTO "findings" VALUES(1,'5b18bf8e3f16441fb0969605b212ff2e','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 12:45:08.288151',1,'bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(2,'acdc03e442dc4b3ab11816df807c0089','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
 CREATE TABLE former_names (
 	case_id INTEGER NOT NULL, 
 	variant TEXT NOT NULL, 
@@ -364,7 +424,10 @@ CREATE TABLE former_names (
 	until_run INTEGER, 
 	CONSTRAINT pk_former_names PRIMARY KEY (case_id, variant), 
 	CONSTRAINT fk_former_names_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "former_names" VALUES(1,'tiled','transpose/tiled[n=64]',1);
 CREATE TABLE full_environments (
 	id INTEGER NOT NULL, 
@@ -372,31 +435,70 @@ CREATE TABLE full_environments (
 	parts TEXT NOT NULL, 
 	CONSTRAINT pk_full_environments PRIMARY KEY (id), 
 	CONSTRAINT uq_full_environments_digest UNIQUE (digest)
-);
+)
+ STRICT
+
+;
 INSERT INTO "full_environments" VALUES(1,'f1fe92d60ccab830d489a088968fab066e5919df1ae6417ac3d6d25cf1a05e03','{"common": {"host.kernel": "6.1", "package.triton": "3.4.0", "variable.CUDA_X": "1"}, "devices": {"GPU-1": {"gpu.ecc": "on"}}}');
 INSERT INTO "full_environments" VALUES(2,'ac832062a9cbe3786acf9538164a6c4df4c5cdaec65b098ca29000f125272da2','{"common": {"host.kernel": "6.1", "package.triton": "3.4.0", "variable.CUDA_X": "2"}, "devices": {"GPU-1": {"gpu.ecc": "off"}}}');
 CREATE TABLE gpu_peaks (
 	device_id INTEGER NOT NULL, 
 	driver TEXT NOT NULL, 
-	power_limit_w DOUBLE NOT NULL, 
+	power_limit_w REAL NOT NULL, 
 	name TEXT NOT NULL, 
-	rate DOUBLE NOT NULL, 
+	rate REAL NOT NULL, 
 	version INTEGER NOT NULL, 
-	measured_at DATETIME NOT NULL, 
+	measured_at TEXT NOT NULL, 
 	CONSTRAINT pk_gpu_peaks PRIMARY KEY (device_id, driver, power_limit_w, name), 
 	CONSTRAINT fk_gpu_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT
-);
-INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 11:10:07.347956');
+)
+ STRICT
+
+;
+INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 12:45:08.247148');
 CREATE TABLE imports (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
 	format TEXT NOT NULL, 
 	path TEXT NOT NULL, 
-	imported_at DATETIME NOT NULL, 
+	imported_at TEXT NOT NULL, 
 	CONSTRAINT pk_imports PRIMARY KEY (digest, run_id), 
 	CONSTRAINT fk_imports_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "imports" VALUES('abababababababababababababababababababababababababababababababab',1,'nvbench','out.json','2025-01-01 00:00:00.000000');
+CREATE TABLE levels (
+	run_id INTEGER NOT NULL, 
+	series_id INTEGER NOT NULL, 
+	status TEXT NOT NULL, 
+	reason TEXT NOT NULL, 
+	environment_id INTEGER NOT NULL, 
+	medians BLOB, 
+	low_s REAL, 
+	high_s REAL, 
+	spread REAL, 
+	step_s REAL, 
+	noise_within REAL, 
+	noise_between REAL, 
+	noise_places REAL, 
+	lowest_place_s REAL, 
+	highest_place_s REAL, 
+	excluded TEXT, 
+	CONSTRAINT pk_levels PRIMARY KEY (run_id, series_id), 
+	CONSTRAINT fk_levels_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_levels_series_id_series FOREIGN KEY(series_id) REFERENCES series (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_levels_environment_id_environments FOREIGN KEY(environment_id) REFERENCES environments (id) ON DELETE RESTRICT
+)
+ WITHOUT ROWID,
+ STRICT
+
+;
+INSERT INTO "levels" VALUES(1,1,'failed','does not compile',1,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "levels" VALUES(1,2,'ok','',1,X'000000000000D83F000000000000C03F',NULL,NULL,0.513830773824539,0.25,4.94200739501867325476e-01,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "levels" VALUES(2,2,'ok','',1,X'000000000000E03F',0.5,0.5,0.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "levels" VALUES(2,3,'ok','',1,X'000000000000E83F',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -406,32 +508,32 @@ CREATE TABLE measurements (
 	binary_id INTEGER, 
 	python_code_id INTEGER, 
 	replica INTEGER NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
-	status VARCHAR(16) NOT NULL, 
+	cache TEXT NOT NULL, 
+	status TEXT NOT NULL, 
 	reason TEXT NOT NULL, 
 	cure TEXT NOT NULL, 
 	sample_count INTEGER NOT NULL, 
-	median_s DOUBLE, 
-	low_s DOUBLE, 
-	high_s DOUBLE, 
-	max_error DOUBLE, 
-	mean_error DOUBLE, 
-	read_bytes BIGINT NOT NULL, 
-	written_bytes BIGINT NOT NULL, 
-	flops BIGINT NOT NULL, 
+	median_s REAL, 
+	low_s REAL, 
+	high_s REAL, 
+	max_error REAL, 
+	mean_error REAL, 
+	read_bytes INTEGER NOT NULL, 
+	written_bytes INTEGER NOT NULL, 
+	flops INTEGER NOT NULL, 
 	precision TEXT DEFAULT '' NOT NULL, 
-	link_bytes BIGINT DEFAULT '0' NOT NULL, 
+	link_bytes INTEGER DEFAULT '0' NOT NULL, 
 	stopped TEXT NOT NULL, 
-	wall_s DOUBLE NOT NULL, 
-	measured_at DATETIME NOT NULL, 
+	wall_s REAL NOT NULL, 
+	measured_at TEXT NOT NULL, 
 	warmup INTEGER, 
 	note TEXT DEFAULT '' NOT NULL, 
-	check_s DOUBLE, 
-	sampling_s DOUBLE, 
-	busy_s DOUBLE, 
-	sm_clock_hz DOUBLE, 
-	temperature_c DOUBLE, 
-	power_w DOUBLE, 
+	check_s REAL, 
+	sampling_s REAL, 
+	busy_s REAL, 
+	sm_clock_hz REAL, 
+	temperature_c REAL, 
+	power_w REAL, 
 	slowdowns TEXT DEFAULT '' NOT NULL, 
 	rejected_batches INTEGER DEFAULT '0' NOT NULL, 
 	ecc_errors INTEGER DEFAULT '0' NOT NULL, 
@@ -450,11 +552,14 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_python_code_id_python_codes FOREIGN KEY(python_code_id) REFERENCES python_codes (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
-);
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 11:10:07.310923',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 11:10:07.317752',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 11:10:07.320436',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
-INSERT INTO "measurements" VALUES(4,2,1,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 11:10:07.342155',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
+)
+ STRICT
+
+;
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 12:45:08.189163',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 12:45:08.194421',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 12:45:08.196894',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
+INSERT INTO "measurements" VALUES(4,2,1,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 12:45:08.244151',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -462,105 +567,107 @@ CREATE TABLE messages (
 	"key" TEXT NOT NULL, 
 	title TEXT NOT NULL, 
 	body TEXT NOT NULL, 
-	created_at DATETIME NOT NULL, 
+	created_at TEXT NOT NULL, 
 	CONSTRAINT pk_messages PRIMARY KEY (id), 
 	CONSTRAINT fk_messages_night_id_nights FOREIGN KEY(night_id) REFERENCES nights (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_messages_key UNIQUE ("key")
-);
+)
+ STRICT
+
+;
 INSERT INTO "messages" VALUES(1,1,NULL,'k','1 new','slower','2025-01-01 00:00:00.000000');
 CREATE TABLE metrics (
 	measurement_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
-	value DOUBLE, 
+	value REAL, 
 	CONSTRAINT pk_metrics PRIMARY KEY (measurement_id, name), 
 	CONSTRAINT fk_metrics_measurement_id_measurements FOREIGN KEY(measurement_id) REFERENCES measurements (id) ON DELETE CASCADE
 )
- WITHOUT ROWID
+ WITHOUT ROWID,
+ STRICT
 
 ;
 INSERT INTO "metrics" VALUES(4,'overlap',0.75);
 CREATE TABLE nights (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	uid TEXT NOT NULL, 
-	state VARCHAR(16) NOT NULL, 
-	started_at DATETIME NOT NULL, 
-	finished_at DATETIME, 
+	state TEXT NOT NULL, 
+	started_at TEXT NOT NULL, 
+	finished_at TEXT, 
 	host TEXT NOT NULL, 
 	pid INTEGER NOT NULL, 
 	process_start TEXT NOT NULL, 
 	suite TEXT NOT NULL, 
 	git_commit TEXT NOT NULL, 
-	git_dirty BOOLEAN NOT NULL, 
+	git_dirty INTEGER NOT NULL, 
 	suite_digest TEXT NOT NULL, 
 	run_id INTEGER, 
 	command_line TEXT NOT NULL, 
-	settings JSON NOT NULL, 
+	settings TEXT NOT NULL, 
 	signatures TEXT NOT NULL, 
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_nights_uid UNIQUE (uid)
-);
-INSERT INTO "nights" VALUES(1,'8bd9392819e5456c88663acf5f2e6308','interrupted','2025-01-01 00:00:00.000000','2026-11-29 11:10:07.466945','box',23857,'6112379 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
-CREATE TABLE noise (
-	run_id INTEGER NOT NULL, 
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
-	noise_within DOUBLE, 
-	noise_between DOUBLE, 
-	noise_places DOUBLE, 
-	lowest_place_s DOUBLE, 
-	highest_place_s DOUBLE, 
-	replicas INTEGER NOT NULL, 
-	CONSTRAINT pk_noise PRIMARY KEY (run_id, case_id, device_id, cache), 
-	CONSTRAINT fk_noise_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_noise_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_noise_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "noise" VALUES(2,1,1,'cold',0.25,0.125,0.0625,0.5,0.75,1);
+)
+ STRICT
+
+;
+INSERT INTO "nights" VALUES(1,'6e66cd51e4d7496395b85cdb30345b59','interrupted','2025-01-01 00:00:00.000000','2026-11-29 12:45:08.320780','box',24658,'6682494 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
 CREATE TABLE over_budget (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
+	cache TEXT NOT NULL, 
 	CONSTRAINT pk_over_budget PRIMARY KEY (run_id, case_id, device_id, cache), 
 	CONSTRAINT fk_over_budget_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_over_budget_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_over_budget_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "over_budget" VALUES(2,2,1,'cold');
 CREATE TABLE peaks (
 	run_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
-	copy_bytes_per_s DOUBLE NOT NULL, 
-	read_bytes_per_s DOUBLE NOT NULL, 
+	copy_bytes_per_s REAL NOT NULL, 
+	read_bytes_per_s REAL NOT NULL, 
 	CONSTRAINT pk_peaks PRIMARY KEY (run_id, device_id), 
 	CONSTRAINT fk_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_peaks_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "peaks" VALUES(2,1,2000000000000.0,2500000000000.0);
 CREATE TABLE pins (
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
+	cache TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
-	set_at DATETIME NOT NULL, 
+	set_at TEXT NOT NULL, 
 	set_by TEXT NOT NULL, 
 	comment TEXT NOT NULL, 
 	CONSTRAINT pk_pins PRIMARY KEY (case_id, device_id, metric, cache), 
 	CONSTRAINT fk_pins_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
-);
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-29 11:10:07.443159','ann','release');
+)
+ STRICT
+
+;
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-29 12:45:08.305250','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
-	value DOUBLE, 
+	value REAL, 
 	CONSTRAINT pk_profile_metrics PRIMARY KEY (profile_id, name), 
 	CONSTRAINT fk_profile_metrics_profile_id_profiles FOREIGN KEY(profile_id) REFERENCES profiles (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "profile_metrics" VALUES(1,'duration_s',0.25);
 INSERT INTO "profile_metrics" VALUES(1,'registers',NULL);
 CREATE TABLE profile_rules (
@@ -568,10 +675,13 @@ CREATE TABLE profile_rules (
 	number INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
 	message TEXT NOT NULL, 
-	speedup DOUBLE, 
+	speedup REAL, 
 	CONSTRAINT pk_profile_rules PRIMARY KEY (profile_id, number), 
 	CONSTRAINT fk_profile_rules_profile_id_profiles FOREIGN KEY(profile_id) REFERENCES profiles (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "profile_rules" VALUES(1,0,'Occupancy','few warps',0.5);
 CREATE TABLE profiles (
 	id INTEGER NOT NULL, 
@@ -590,17 +700,20 @@ CREATE TABLE profiles (
 	instructions BLOB, 
 	kernels BLOB, 
 	report_sha256 TEXT, 
-	wall_s DOUBLE NOT NULL, 
-	profiled_at DATETIME NOT NULL, 
+	wall_s REAL NOT NULL, 
+	profiled_at TEXT NOT NULL, 
 	CONSTRAINT pk_profiles PRIMARY KEY (id), 
 	CONSTRAINT fk_profiles_binary_id_binaries FOREIGN KEY(binary_id) REFERENCES binaries (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_profiles_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 11:10:07.447357');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 11:10:07.451261');
+)
+ STRICT
+
+;
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 12:45:08.307897');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 12:45:08.310468');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -608,38 +721,47 @@ CREATE TABLE python_codes (
 	signatures TEXT NOT NULL, 
 	CONSTRAINT pk_python_codes PRIMARY KEY (id), 
 	CONSTRAINT uq_python_codes_digest UNIQUE (digest)
-);
+)
+ STRICT
+
+;
 INSERT INTO "python_codes" VALUES(1,'10d1decbc0166a0e53c4e6169f2d92c9813df1c2c0efe2e41a6f6ae6b2c6a5bf','{"packages":[{"name":"triton","version":"3.4.0","digest":"aa"}],"variables":[],"modules":[["helpers","00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015"]],"kernels":[],"files":[],"inputs":[],"inputs_from":[]}','154e1de319b9:df1a300cd33991f2cbad719d1f635789b01b7e16291d7cb97217a9edc8c50d2e');
 CREATE TABLE received_runs (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
 	token_id INTEGER NOT NULL, 
 	"key" TEXT NOT NULL, 
-	received_at DATETIME NOT NULL, 
-	judged_at DATETIME, 
+	received_at TEXT NOT NULL, 
+	judged_at TEXT, 
 	CONSTRAINT pk_received_runs PRIMARY KEY (digest), 
 	CONSTRAINT fk_received_runs_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_received_runs_token_id_tokens FOREIGN KEY(token_id) REFERENCES tokens (id) ON DELETE RESTRICT, 
 	CONSTRAINT uq_received_runs_token_id_key UNIQUE (token_id, "key")
-);
+)
+ STRICT
+
+;
 INSERT INTO "received_runs" VALUES('cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd',1,1,'night 1','2025-01-03 00:00:00.000000','2025-01-03 00:00:00.000000');
 CREATE TABLE removed_uids (
 	uid TEXT NOT NULL, 
-	removed_at DATETIME NOT NULL, 
+	removed_at TEXT NOT NULL, 
 	CONSTRAINT pk_removed_uids PRIMARY KEY (uid)
-);
+)
+ STRICT
+
+;
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	uid TEXT NOT NULL, 
-	state VARCHAR(16) NOT NULL, 
-	started_at DATETIME NOT NULL, 
-	finished_at DATETIME, 
+	state TEXT NOT NULL, 
+	started_at TEXT NOT NULL, 
+	finished_at TEXT, 
 	label TEXT NOT NULL, 
 	suite TEXT NOT NULL, 
 	scope TEXT NOT NULL, 
 	command_line TEXT NOT NULL, 
 	git_commit TEXT NOT NULL, 
-	git_dirty BOOLEAN NOT NULL, 
+	git_dirty INTEGER NOT NULL, 
 	git_branch TEXT NOT NULL, 
 	host TEXT NOT NULL, 
 	cpu TEXT NOT NULL, 
@@ -647,45 +769,71 @@ CREATE TABLE runs (
 	process_start TEXT NOT NULL, 
 	perfsvc_version TEXT NOT NULL, 
 	python_version TEXT NOT NULL, 
-	packages JSON NOT NULL, 
-	seed BIGINT NOT NULL, 
+	packages TEXT NOT NULL, 
+	seed INTEGER NOT NULL, 
 	replicas INTEGER NOT NULL, 
 	full_environment_id INTEGER, 
 	CONSTRAINT fk_runs_full_environment_id_full_environments FOREIGN KEY(full_environment_id) REFERENCES full_environments (id) ON DELETE SET NULL, 
 	CONSTRAINT uq_runs_uid UNIQUE (uid)
-);
-INSERT INTO "runs" VALUES(1,'c4be1a2bb2ec40198348130cd2f6c482','finished','2025-01-01 00:00:00.000000','2026-11-29 11:10:07.320952','first night','kernels','kernels','perfsvc run','abc',0,'','box','',23857,'6112379 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
-INSERT INTO "runs" VALUES(2,'15c934db7e2540b3b409bfc20813a975','interrupted','2025-01-02 00:00:00.000000','2026-11-29 11:10:07.349783','','kernels','kernels','perfsvc run','def',1,'','box','',23857,'6112379 4026531836','','','{}',0,0,2);
+)
+ STRICT
+
+;
+INSERT INTO "runs" VALUES(1,'eb6645059e0043949fee8d89108e4d76','finished','2025-01-01 00:00:00.000000','2026-11-29 12:45:08.197359','first night','kernels','kernels','perfsvc run','abc',0,'','box','',24658,'6682494 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
+INSERT INTO "runs" VALUES(2,'e249fa827d0646d7bca4b4729fddd87e','interrupted','2025-01-02 00:00:00.000000','2026-11-29 12:45:08.249410','','kernels','kernels','perfsvc run','def',1,'','box','',24658,'6682494 4026531836','','','{}',0,0,2);
+CREATE TABLE series (
+	id INTEGER NOT NULL, 
+	case_id INTEGER NOT NULL, 
+	device_id INTEGER NOT NULL, 
+	metric TEXT NOT NULL, 
+	cache TEXT NOT NULL, 
+	CONSTRAINT pk_series PRIMARY KEY (id), 
+	CONSTRAINT fk_series_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_series_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT uq_series_case_id_device_id_metric_cache UNIQUE (case_id, device_id, metric, cache)
+)
+ STRICT
+
+;
+INSERT INTO "series" VALUES(1,2,1,'time','cold');
+INSERT INTO "series" VALUES(2,1,1,'time','cold');
+INSERT INTO "series" VALUES(3,1,1,'overlap','cold');
 CREATE TABLE sightings (
 	step_id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
-	back BOOLEAN NOT NULL, 
-	new_level BOOLEAN NOT NULL, 
+	back INTEGER NOT NULL, 
+	new_level INTEGER NOT NULL, 
 	baseline_run_id INTEGER, 
-	baseline_s DOUBLE, 
-	candidate_s DOUBLE, 
-	ratio DOUBLE, 
-	low DOUBLE, 
-	high DOUBLE, 
+	baseline_s REAL, 
+	candidate_s REAL, 
+	ratio REAL, 
+	low REAL, 
+	high REAL, 
 	CONSTRAINT pk_sightings PRIMARY KEY (step_id, run_id), 
 	CONSTRAINT fk_sightings_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_sightings_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_sightings_step_id_finding_cases FOREIGN KEY(step_id) REFERENCES finding_cases (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "sightings" VALUES(1,2,0,0,1,0.25,0.5,1.0,0.9,1.1);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
 	number INTEGER NOT NULL, 
-	state VARCHAR(16) NOT NULL, 
-	started_at DATETIME NOT NULL, 
-	wall_s DOUBLE, 
+	state TEXT NOT NULL, 
+	started_at TEXT NOT NULL, 
+	wall_s REAL, 
 	message TEXT NOT NULL, 
 	cure TEXT NOT NULL, 
 	exit_code INTEGER NOT NULL, 
 	CONSTRAINT pk_stages PRIMARY KEY (night_id, name), 
 	CONSTRAINT fk_stages_night_id_nights FOREIGN KEY(night_id) REFERENCES nights (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "stages" VALUES(1,'doctor',2,'failed','2025-01-01 00:00:00.000000',0.5,'no driver','install one',5);
 INSERT INTO "stages" VALUES(1,'run',4,'running','2025-01-01 00:00:00.000000',NULL,'','',0);
 CREATE TABLE tokens (
@@ -693,42 +841,48 @@ CREATE TABLE tokens (
 	name TEXT NOT NULL, 
 	scopes TEXT NOT NULL, 
 	sha256 TEXT NOT NULL, 
-	made_at DATETIME NOT NULL, 
+	made_at TEXT NOT NULL, 
 	made_by TEXT NOT NULL, 
-	expires_at DATETIME, 
-	used_at DATETIME, 
-	revoked_at DATETIME, 
+	expires_at TEXT, 
+	used_at TEXT, 
+	revoked_at TEXT, 
 	revoked_by TEXT NOT NULL, 
 	CONSTRAINT uq_tokens_name UNIQUE (name), 
 	CONSTRAINT uq_tokens_sha256 UNIQUE (sha256)
-);
+)
+ STRICT
+
+;
 INSERT INTO "tokens" VALUES(1,'box','read,write','eb374dd4b49376eeef48e9029a756e55b6afdcf778b4d7bb7949b21230ee5221','2025-01-03 00:00:00.000000','ann',NULL,NULL,NULL,'');
 CREATE TABLE verdicts (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
-	cache VARCHAR(16) NOT NULL, 
-	verdict VARCHAR(16) NOT NULL, 
+	cache TEXT NOT NULL, 
+	verdict TEXT NOT NULL, 
 	reason TEXT NOT NULL, 
-	ratio DOUBLE, 
-	low DOUBLE, 
-	high DOUBLE, 
+	ratio REAL, 
+	low REAL, 
+	high REAL, 
 	baseline_run_id INTEGER, 
-	baseline_s DOUBLE, 
-	candidate_s DOUBLE, 
-	smallest DOUBLE, 
+	baseline_s REAL, 
+	candidate_s REAL, 
+	smallest REAL, 
 	baseline_replicas INTEGER, 
 	candidate_replicas INTEGER, 
 	baseline_runs INTEGER NOT NULL, 
-	between_nights DOUBLE, 
-	cause VARCHAR(16), 
+	between_nights REAL, 
+	cause TEXT, 
 	CONSTRAINT pk_verdicts PRIMARY KEY (run_id, case_id, device_id, metric, cache), 
 	CONSTRAINT fk_verdicts_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_verdicts_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_verdicts_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_verdicts_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-);
+)
+ STRICT
+
+;
 INSERT INTO "verdicts" VALUES(1,1,1,'time','cold','new','',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1,NULL,NULL);
 INSERT INTO "verdicts" VALUES(2,1,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,NULL);
 INSERT INTO "verdicts" VALUES(2,1,1,'overlap','cold','regression','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,'kernel');
@@ -775,7 +929,7 @@ CREATE INDEX ix_measurements_python_code_id ON measurements (python_code_id);
 CREATE INDEX ix_measurements_run_id_status_device_id ON measurements (run_id, status, device_id);
 CREATE INDEX ix_measurements_with_samples ON measurements (run_id, case_id) WHERE samples IS NOT NULL;
 CREATE INDEX ix_messages_night_id ON messages (night_id);
-CREATE INDEX ix_noise_case_id_device_id_cache_run_id ON noise (case_id, device_id, cache, run_id);
+CREATE INDEX ix_levels_series_id_run_id ON levels (series_id, run_id);
 CREATE INDEX ix_profiles_binary_id ON profiles (binary_id);
 CREATE INDEX ix_profiles_case_id_device_id_run_id ON profiles (case_id, device_id, run_id);
 CREATE INDEX ix_profiles_report_sha256 ON profiles (report_sha256);

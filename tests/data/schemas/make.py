@@ -86,9 +86,6 @@ def fill(store: Store) -> None:
         busy_s=3.25,
     )
     put(store, second, renamed, 0.5, None, variant_index=2, relative_to="copy")
-    store.measurements.put_noise(
-        second, {("GPU-1", SHARED, model.CacheState.COLD): model.Noise(0.25, 0.125, 0.0625, 0.5, 0.75)}
-    )
     store.devices.put_peaks(second, {"GPU-1": model.Peak(2.0e12, 2.5e12)})
     store.devices.put_gpu_peak(replace(GPU, driver="580.1", power_limit_w=700.0), "tf32", 4.0e14, version=1)
     store.runs.put_over_budget(second, [("GPU-1", NAIVE, model.CacheState.COLD)])

@@ -1,14 +1,12 @@
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsvc.judge import estimate, level_of, levels_of, levels_of_estimates
+from perfsvc.judge import estimate, levels_of, sides_of_samples
 from perfsvc.judge.levels import median
-from perfsvc.model import Estimate
 
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
 
@@ -55,33 +53,19 @@ def test_impossible_samples_and_confidences_are_refused():
             estimate([1.0], confidence)
 
 
-def estimate_level(replicas: Sequence[Sequence[float]]) -> Estimate:
-    return level_of([estimate(replica) for replica in replicas])
+def estimate_level(replicas: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """Return the level of some replicas' samples, and the ends of its interval."""
+    (center,), (low,), (high,) = levels_of(sides_of_samples([replicas]).medians)
+    return center, low, high
 
 
 def test_a_level_is_the_geometric_mean_of_the_replicas_medians_with_students_interval() -> None:
-    level = estimate_level([[1.0, 1.0, 50.0], [4.0]])
-    assert (level.median_s, level.samples) == (pytest.approx(2.0), 4)
-    level = estimate_level([[1.234e-5] * 3] * 3)
-    assert (level.median_s, level.low_s, level.high_s) == (1.234e-5, 1.234e-5, 1.234e-5)
+    assert estimate_level([[1.0, 1.0, 50.0], [4.0]])[0] == pytest.approx(2.0)
+    assert estimate_level([[1.234e-5] * 3] * 3) == (1.234e-5, 1.234e-5, 1.234e-5)
     # Logarithms 0 and 0.2: mean 0.1, standard error 0.1, and t(1 degree of freedom, 97.5 %) = 12.7062.
-    level = estimate_level([[1.0], [float(np.exp(0.2))]])
-    assert np.log([level.low_s, level.high_s]) == pytest.approx([0.1 - 1.27062, 0.1 + 1.27062], abs=1e-5)
-    assert estimate_level([[3.0, 1.0, 2.0]]) == estimate([3.0, 1.0, 2.0])
-    with pytest.raises(ValueError, match="no replicas"):
-        estimate_level([])
-
-
-def test_levels_of_estimates_are_those_of_each_alone() -> None:
-    random = np.random.default_rng(3)
-    runs = [
-        [estimate(random.lognormal(-9, 0.1, 5)) for _ in range(count)] for count in random.integers(1, 12, 60).tolist()
-    ]
-    assert levels_of_estimates(runs) == [level_of(replicas) for replicas in runs]
-    assert levels_of_estimates([]) == []
-    wrong = replace(runs[0][0], median_s=0.0)
-    with pytest.raises(ValueError, match="times are above zero"):
-        levels_of_estimates([*runs, [runs[0][0], wrong]])
+    _, low, high = estimate_level([[1.0], [float(np.exp(0.2))]])
+    assert np.log([low, high]) == pytest.approx([0.1 - 1.27062, 0.1 + 1.27062], abs=1e-5)
+    assert estimate_level([[3.0, 1.0, 2.0]])[0] == estimate([3.0, 1.0, 2.0]).median_s
 
 
 # --- metrics, and levels of levels -----------------------------------------------------------------------------------
@@ -112,8 +96,7 @@ def test_the_levels_of_many_runs_equal_the_level_of_each(runs):
     for row, run in zip(values, runs, strict=True):
         row[: len(run)] = run
     for ends, run in zip(np.transpose(levels_of(values)), runs, strict=True):
-        alone = estimate_level([[value] for value in run])
-        assert ends == pytest.approx([alone.median_s, alone.low_s, alone.high_s], rel=1e-6)
+        assert ends == pytest.approx(estimate_level([[value] for value in run]), rel=1e-6)
 
 
 @settings(max_examples=20)

@@ -1,14 +1,11 @@
 """Many sides read at once are the sides read one by one."""
 
-from dataclasses import astuple
-
 import numpy as np
 import pytest
 
-from perfsvc.judge.comparison import compare, compare_sides
-from perfsvc.judge.levels import center_of
+from perfsvc.judge.comparison import compare, compare_levels
 from perfsvc.judge.pairs import compare_pairs, compare_with_each
-from perfsvc.judge.sides import Side, SideColumns
+from perfsvc.judge.sides import level_of_samples, sides_of_samples
 from perfsvc.model import Verdict
 
 
@@ -38,36 +35,35 @@ def _random_sides(seed: int) -> list[tuple[tuple[float, ...], ...]]:
 def test_many_sides_are_those_read_one_by_one():
     for seed in range(3):
         many = _random_sides(seed)
-        sides = SideColumns.of(many)
-        arrays = SideColumns.of([tuple(map(np.array, replicas)) for replicas in many])  # read as tuples are
-        for of_tuples, of_arrays in zip(astuple(sides), astuple(arrays), strict=True):
-            np.testing.assert_array_equal(of_tuples, of_arrays)
+        sides = sides_of_samples(many)
+        arrays = sides_of_samples([tuple(map(np.array, replicas)) for replicas in many])  # read as tuples are
+        for name in ("sizes", "medians", "spreads", "steps"):
+            np.testing.assert_array_equal(getattr(sides, name), getattr(arrays, name))
         for at, replicas in enumerate(many):
-            together, alone = sides.side(at), Side.of(replicas)
-            np.testing.assert_array_equal(together.medians, alone.medians)
-            np.testing.assert_array_equal(
-                [together.min_deviation, together.step], [alone.min_deviation, alone.step], strict=True
-            )
-            assert sides.centers[at] == center_of(alone.medians), seed
-            assert sides.least_medians[at] == min(alone.medians), seed
-            assert (sides.lowest[at], sides.highest[at]) == (min(map(min, replicas)), max(map(max, replicas))), seed
+            alone = level_of_samples(replicas)
+            np.testing.assert_array_equal(sides.medians[at, : sides.sizes[at]], alone.medians)
+            assert (sides.spreads[at], sides.steps[at]) == (alone.spread, alone.step)
+            medians = [float(np.median(np.array(replica) / 4)) * 4 for replica in replicas]  # a sum may overflow
+            np.testing.assert_allclose(alone.medians, medians)
 
 
-def test_a_side_with_a_value_below_zero_has_a_level_and_ends_and_no_sides_are_no_comparisons() -> None:
-    sides = SideColumns.of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
-    assert sides.centers.tolist() == [2.0, 2.0]
-    assert (sides.lowest.tolist(), sides.highest.tolist()) == ([-3.0, 2.0], [5.0, 2.0])
+def test_the_spread_and_the_step_are_those_of_the_samples_of_one_replica():
+    level = level_of_samples([(1.0, 1.1, 1.2), (5.0, 5.0, 5.4)])
+    deviations = [np.log(1.1), 0.0, np.log(1.2 / 1.1), 0.0, 0.0, np.log(5.4 / 5)]
+    assert level.spread == pytest.approx(1.482602218505602 * float(np.median(np.abs(deviations))))
+    assert level.step == pytest.approx(0.1)
+    single = level_of_samples([(1.0,), (2.0,)])
+    assert (single.spread, single.step) == (0.0, np.inf)
+
+
+def test_a_side_with_a_value_that_is_not_finite_has_no_medians_and_spoils_no_other():
+    sound = ((1.0, 2.0), (3.0, 5.0))
+    for values in [(1.0, np.nan), (np.inf, 1.0), (-np.inf, 1.0), ()]:
+        sides = sides_of_samples([(values, (3.0, 5.0)), sound])
+        assert np.isnan(sides.lowest).tolist() == [True, False], values
+        np.testing.assert_array_equal(sides.medians[1], level_of_samples(sound).medians)
     none = np.array([], np.int64)
-    assert SideColumns.of([]).sizes.size == 0
-    assert compare_pairs(SideColumns.of([]), none, SideColumns.of([]), none, []) == []
-
-
-def test_a_side_with_a_value_that_is_not_finite_has_no_ends_and_spoils_no_other():
-    for value in [np.nan, np.inf, -np.inf]:
-        sound = ((1.0, 2.0), (3.0, 5.0))
-        sides = SideColumns.of([((1.0, value), (3.0, 5.0)), sound])
-        assert np.isnan(sides.lowest).tolist() == [True, False], value
-        np.testing.assert_array_equal(sides.side(1).medians, Side.of(sound).medians)
+    assert compare_pairs(sides_of_samples([]), none, sides_of_samples([]), none, []) == []
 
 
 def test_pairs_compared_together_are_those_compared_one_by_one():
@@ -76,12 +72,12 @@ def test_pairs_compared_together_are_those_compared_one_by_one():
         many = _random_sides(seed)
         # The same shape on both sides, as in two runs of one suite, and other shapes; near each other and far away.
         many += [tuple(tuple(1.03 * value for value in replica) for replica in replicas) for replicas in many]
-        sides, count = SideColumns.of(many), len(many) // 2
+        sides, count = sides_of_samples(many), len(many) // 2
         same, others = np.arange(count), random.integers(count, size=(2, 100))
         before, after = np.concatenate([same, same, others[0]]), np.concatenate([same, same + count, others[1]])
         thresholds = random.choice([0.0, 0.01, 0.5], len(before)).tolist()
         alone = [
-            compare_sides(sides.side(old), sides.side(new), threshold=limit)
+            compare_levels(level_of_samples(many[old]), level_of_samples(many[new]), threshold=limit)
             for old, new, limit in zip(before, after, thresholds, strict=True)
         ]
         assert compare_pairs(sides, before, sides, after, thresholds) == alone, seed
@@ -112,4 +108,4 @@ def test_times_that_cannot_be_are_refused():
     for wrong in [np.nan, np.inf, -1.0]:
         sound = (np.array([1.0, 2.0]), np.array([3.0]))
         with pytest.raises(ValueError, match="finite numbers from 0 up"):
-            compare_with_each([([sound, (np.array([1.0, wrong]),)], sound, 0.02)])
+            compare_with_each([([sound, (np.array([1.0, wrong, wrong]),)], sound, 0.02)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.judge import exit_code, verdicts
+from perfsvc.judge import exit_code, level_of_samples, verdicts
 from perfsvc.judge.verdicts import ORDER
 from perfsvc.model import TIME, UNJUDGED, Case, Cause, Judgement, Level, Series, Status, Verdict
 from perfsvc.model.levels import LevelColumns
@@ -20,7 +20,7 @@ def series(variant: str = "tiled", *, device: str = "GPU-1", model: str = H100, 
 
 
 def level(*medians: float, run: int = 1) -> Level:
-    return Level(run, Status.OK, replicas=tuple((median,) * 5 for median in medians))
+    return level_of_samples([(median,) * 5 for median in medians], run)
 
 
 BASE = level(1e-5, 1e-5, 1e-5)
@@ -67,7 +67,7 @@ def _any_level(random: np.random.Generator, run: int, metric: str) -> Level | No
     elif kind == 6:
         values[0][-1:] = random.choice([np.nan, np.inf, -1.0, 0.0])
     further = tuple((1e-5, 1.0001e-5) for _ in range(random.integers(8))) if kind == 7 and run == 1 else ()
-    return Level(run, Status.OK, "", tuple(values), further)
+    return level_of_samples(values, run, further)
 
 
 def test_series_judged_together_are_those_judged_one_by_one():
@@ -105,7 +105,8 @@ def test_a_failed_or_wrong_candidate_or_one_with_impossible_values_is_broken_wit
             assert (found.verdict, found.reason, found.ratio) == (Verdict.BROKEN, after.reason, None), before
     assert judge_one(BASE, level(math.nan)).verdict is Verdict.BROKEN
     assert judge_one(BASE, Level(2, Status.OK)).verdict is Verdict.BROKEN
-    assert judge_one(BASE, Level(2, Status.OK, replicas=((1.0,), ()))).reason == "a replica holds no values"
+    assert judge_one(BASE, Level(2, Status.OK)).reason == "no replica holds values"
+    assert judge_one(BASE, Level(2, Status.OK, medians=(1.0, math.nan))).reason == "a value is not a finite number"
 
 
 def test_a_case_is_new_without_a_level_in_the_baseline_and_missing_if_the_candidate_skips_or_lacks_it() -> None:
@@ -199,7 +200,7 @@ def test_new_gpus_with_an_equal_spread_are_rarely_called_changed(draws, limit) -
     for _ in range(draws):
         medians = 1e-5 * np.exp(rng.normal(0, 0.02, 7))
         noisy = [tuple(median * np.exp(rng.normal(0, 0.001, 3))) for median in medians]
-        *known, new = [Level(1, Status.OK, replicas=tuple((float(time),) for time in times)) for times in noisy]
+        *known, new = [Level(1, Status.OK, medians=times) for times in noisy]
         others = {series(device=f"GPU-{n}"): values for n, values in enumerate(known)}
         [found] = verdicts(others, {series(device="GPU-9"): new}, threshold=0.0)
         called += found.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}
@@ -214,7 +215,7 @@ def test_the_cpu_device_is_never_compared_with_a_gpu() -> None:
 
 def test_metrics_are_better_when_they_are_lower_and_may_be_zero() -> None:
     errors = replace(series(), metric="hops")
-    zero, some, more = (Level(1, Status.OK, replicas=((e,), (e,), (e,))) for e in (0.0, 1e-7, 2e-7))
+    zero, some, more = (Level(1, Status.OK, medians=(e, e, e)) for e in (0.0, 1e-7, 2e-7))
 
     def verdict(before: Level, after: Level) -> Verdict:
         return judge({errors: before}, {errors: after})[0].verdict

@@ -18,7 +18,7 @@ import pytest
 
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
-from perfsvc.judge import estimate, level_of
+from perfsvc.judge import levels_of
 from perfsvc.report.export.files import BINARY, TEXT, write
 from perfsvc.report.export.frames import details, frame, further, parse_point, summary
 from tests.unit.report import stored
@@ -81,9 +81,9 @@ def test_the_summary_has_a_row_a_case_with_the_level_that_verdicts_compare() -> 
     medians = [EXACT, 2e-5, 1.5e-5]
     right = {"status": ["ok"] * 3 + ["skipped"], "median_s": [*medians, None], "samples": [100, 100, 100, 0]}
     tree = summary(frame(columns(**right))).to_dict("records")[0]
-    level = level_of([estimate([median]) for median in medians])
-    assert tree["median_s"] == pytest.approx(level.median_s, rel=1e-12)
-    assert (tree["low_s"], tree["high_s"]) == (pytest.approx(level.low_s), pytest.approx(level.high_s))
+    (center,), (low,), (high,) = levels_of(np.array([medians]))
+    assert tree["median_s"] == pytest.approx(center, rel=1e-12)
+    assert (tree["low_s"], tree["high_s"]) == (pytest.approx(low), pytest.approx(high))
     assert (tree["replicas"], tree["samples"], tree["status"], tree["reason"]) == (3, 300, "ok", "")
     assert tree["between_cv"] == pytest.approx(np.std(medians, ddof=1) / np.mean(medians))
     first = summary(frame(columns()).iloc[:1]).to_dict("records")[0]  # a single replica keeps its own interval

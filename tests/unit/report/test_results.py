@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from perfsvc import judge
-from perfsvc.model import CacheState, Case, Judgement, Level, Peak, Series, Status, Verdict
+from perfsvc.model import CacheState, Case, Judgement, Peak, Series, Status, Verdict
 from perfsvc.report.export.frames import frame
 from perfsvc.report.results import run_report
 from perfsvc.report.rows import ResultRow, RunReport
@@ -55,8 +55,8 @@ def show(shown: RunReport, width: int = 120) -> str:
 
 def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None:
     row = only_row(columns(max_error=[1e-7, 3e-7, 2e-7], flops_per_s=[4e9, 2e9, 1e9]))
-    level = judge.level_of([judge.estimate([median]) for median in MEDIANS])
-    assert (row.median_s, row.low_s, row.high_s) == pytest.approx((level.median_s, level.low_s, level.high_s))
+    ends = [float(end[0]) for end in judge.levels_of(np.array([MEDIANS]))]
+    assert (row.median_s, row.low_s, row.high_s) == pytest.approx(ends)
     assert row.bandwidth_bytes_per_s == pytest.approx(3e12)
     assert row.flops_per_s == pytest.approx(2e9)
     assert row.peak_share == pytest.approx(0.75)
@@ -68,8 +68,8 @@ def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None
 def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
     before, after = [(1.0,), (1.1,), (1.5,)], [(1.0,), (1.2,), (1.2,)]
     [verdict] = judge.verdicts(
-        {SERIES: Level(1, Status.OK, replicas=tuple(before))},
-        {SERIES: Level(7, Status.OK, replicas=tuple(after))},
+        {SERIES: judge.level_of_samples(before, 1)},
+        {SERIES: judge.level_of_samples(after, 7)},
         threshold=0.03,
     )
     row = only_row(columns(median_s=[1.0, 1.2, 1.2]), verdict)

@@ -248,8 +248,7 @@ def sentences(store, night, run):
         lambda run: comparison(store, site, run, None),
         results=lambda views: newest_results(store, site, views),
     )
-    others = (page for part in [*pages.parts_of_lists_and_findings(), *pages.parts_of_comparisons()] for page in part())
-    for path, html in (*pages.part_of_series(site.series), *others):
+    for path, html in pages.all():
         found = Sentences(html, has_sizes=path.startswith("benchmarks/")).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         if path.startswith("benchmarks/"):  # a bar of a variant stands below its size; other tables: elsewhere

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import event, text, update
 
 from perfsvc.model import (
+    TIME,
+    CacheState,
     Case,
     Cause,
     ChangeKind,
@@ -28,6 +30,7 @@ from perfsvc.model import (
     Judgement,
     Kind,
     Measurement,
+    Noise,
     Provenance,
     ReplayRecord,
     RootCause,
@@ -40,7 +43,9 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+from perfsvc.store.levels import load_series, write_levels
 from perfsvc.store.schema.engine import transaction
+from perfsvc.store.schema.tables import Levels, SeriesRows
 
 
 @pytest.fixture(scope="session")
@@ -203,6 +208,8 @@ class Story:
         for device in {entry.measurement.device for entry in entries}:
             self._put_device(replace(self.gpu, uuid=device))
         self.store.measurements.put(run, entries)
+        with self.store.database.writing() as connection:
+            write_levels(connection, run)  # as at the end of the run, for tests that do not end it
 
     def entry(
         self, case: Case, *, samples: Sequence[float] = (1e-3, 2e-3, 3e-3), binary: int | None = None, **given: Any
@@ -216,6 +223,23 @@ class Story:
             Estimate(median(samples), min(samples), max(samples), len(samples)) if good else None,
             binary,
         )
+
+    def set_noise(
+        self, run: int, case: Case, noise: Noise, device: str = GPU.uuid, cache: CacheState = CacheState.COLD
+    ) -> None:
+        """Store another noise of a case in an ended run than its samples have."""
+        noises = {
+            "noise_within": noise.within,
+            "noise_between": noise.between,
+            "noise_places": noise.places,
+            "lowest_place_s": noise.lowest_place_s,
+            "highest_place_s": noise.highest_place_s,
+        }
+        with self.store.database.writing() as connection:
+            known = load_series(connection, SeriesRows.metric == TIME)
+            (number,) = (at for at, of in known.items() if (of.case, of.device, of.cache) == (case, device, cache))
+            where = Levels.run_id == run, Levels.series_id == number
+            connection.execute(update(Levels).where(*where).values(noises))
 
     def _put_device(self, device: DeviceInfo) -> None:
         if device not in self._devices:

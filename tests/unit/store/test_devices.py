@@ -1,14 +1,12 @@
 """Devices, their measured peaks and their conditions."""
 
 from dataclasses import replace
-from math import nan
 
 import pytest
 
-from perfsvc.errors import DatabaseError
-from perfsvc.model import Batch, CacheState, Conditions, FullEnvironment, Noise, Peak, Slowdown, Status
+from perfsvc.errors import DamagedError, DatabaseError
+from perfsvc.model import Batch, CacheState, Conditions, FullEnvironment, Peak, Slowdown, Status
 from perfsvc.store.schema import environments
-from perfsvc.store.schema.column_types import report_damaged
 from tests.unit.store.conftest import ON_BOTH
 
 pytestmark = ON_BOTH
@@ -81,15 +79,14 @@ def test_runs_with_the_same_environment_share_a_row_which_is_deleted_with_the_la
     assert story.execute("SELECT count(*) FROM full_environments") == [(1,)]
 
 
-def test_a_damaged_environment_is_read_as_an_empty_one_and_reported(story, store, caplog):
+def test_a_damaged_environment_is_an_error(story, store):
     run = story.run()
     store.devices.put_full_environment(run, FULL)
-    for content in ("", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"):
-        report_damaged.cache_clear()
-        environments._full.cache_clear()
-        story.execute("UPDATE full_environments SET parts = :parts", parts=content)
-        assert store.devices.full_environments([run]) == {run: FullEnvironment()}
-        assert f"the full environment {content!r} is damaged" in caplog.text
+    story.execute("UPDATE full_environments SET parts = '{'")
+    environments._full.cache_clear()
+    with pytest.raises(DamagedError, match="is damaged in the database") as error:
+        store.devices.full_environments([run])
+    assert "perfsvc db check" in error.value.cure
 
 
 def test_other_parts_are_another_segment(story, store):
@@ -136,45 +133,21 @@ def place(case, device="GPU-1", cache=CacheState.COLD):
     return device, case, cache
 
 
-def stored_noise(story, run):
-    """Return the noise of a run's variants, within a replica and between replicas."""
-    table = story.store.measurements.columns([run])
-    return {row[0]: row[1:] for row in zip(*map(table.get, ("variant", "noise_within", "noise_between")), strict=True)}
-
-
-def test_noise_is_stored_with_the_number_of_timed_replicas(story):
-    run, other = story.begin(), story.begin()
-    for replica in range(3):
-        story.put(run, story.tiled, replica=replica)
-    for replica in range(2):
-        story.put(run, story.tiled, replica=replica, cache=CacheState.WARM)
-    story.put(run, story.tiled, replica=2, cache=CacheState.WARM, status=Status.FAILED)
-    story.put(other, story.tiled, replica=3)
-    story.store.measurements.put_noise(run, {place(story.tiled, cache=cache): Noise(0.1, 0.1) for cache in CacheState})
-    assert story.execute("SELECT cache, replicas FROM noise ORDER BY cache") == [("cold", 3), ("warm", 2)]
-
-
-def test_noise_and_peaks_replace_those_stored_before(story):
+def test_peaks_replace_those_stored_before(story):
     run, other = (story.run(story.tiled, story.naive) for _ in range(2))
-    usual = dict.fromkeys(map(place, (story.tiled, story.naive)), Noise(0.5, 0.5))
     for number in (run, other):
-        story.store.measurements.put_noise(number, usual)
         story.store.devices.put_peaks(number, {"GPU-1": Peak(2e12, 3e12)})
     assert story.store.devices.peaks_of([run, other]) == {"GPU-1": dict.fromkeys((run, other), Peak(2e12, 3e12))}
-    story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.25, nan)})
     story.store.devices.put_peaks(run, {})
-    assert stored_noise(story, run) == {"tiled": (0.25, None), "naive": (None, None)}
-    assert stored_noise(story, other) == dict.fromkeys(("tiled", "naive"), (0.5, 0.5))
     assert (story.store.devices.peaks(run), story.store.devices.peaks(other)) == ({}, {"GPU-1": Peak(2e12, 3e12)})
 
 
-def test_noise_peaks_and_over_budget_cases_are_deleted_with_their_run(story):
+def test_levels_peaks_and_over_budget_cases_are_deleted_with_their_run(story):
     run = story.run()
-    story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.5, 0.5)})
     story.store.devices.put_peaks(run, {"GPU-1": Peak(1.0, 1.0)})
     story.store.runs.put_over_budget(run, [place(story.naive)])
     story.execute("DELETE FROM runs")
-    for table in ("noise", "peaks", "over_budget"):
+    for table in ("levels", "peaks", "over_budget"):
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
 
 
@@ -182,7 +155,6 @@ def test_an_unknown_device_is_refused(story):
     run = story.run()
     for put in (
         lambda: story.store.devices.put_peaks(run, {"GPU-9": Peak(1.0, 1.0)}),
-        lambda: story.store.measurements.put_noise(run, {place(story.tiled, device="GPU-9"): Noise(0.5, 0.5)}),
         lambda: story.store.runs.put_over_budget(run, [place(story.tiled, device="GPU-9")]),
     ):
         with pytest.raises(DatabaseError, match="the device GPU-9 is not in the database"):

@@ -139,8 +139,8 @@ def test_a_row_has_the_noise_and_the_peak_of_its_run_device_and_cache_state(stor
         for device in ("GPU-1", "GPU-2"):
             for cache in CacheState:
                 story.put(run, story.tiled, samples=(2.0,), device=device, cache=cache)
-    cold, warm = ("GPU-1", story.tiled, CacheState.COLD), ("GPU-2", story.tiled, CacheState.WARM)
-    story.store.measurements.put_noise(first, {cold: Noise(0.5, 0.25, 0.03, 0.9, 1.1), warm: Noise(0.125, None)})
+    story.set_noise(first, story.tiled, Noise(0.5, 0.25, 0.03, 0.9, 1.1))
+    story.set_noise(first, story.tiled, Noise(0.125, None), "GPU-2", CacheState.WARM)
     story.store.devices.put_peaks(first, {"GPU-1": Peak(4000.0, 6000.0), "GPU-2": Peak(12000.0, 6000.0)})
     columns = story.store.measurements.columns()
     names = ("noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s")
@@ -174,8 +174,6 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(story):
         for size in range(times):
             cases = [replace(story.tiled, point=(("n", n),)) for n in range(size + 1)]
             run = story.run(story.tiled, *cases, scope="all")
-            noise = {("GPU-1", case, CacheState.COLD): Noise(0.5, 0.5) for case in cases}
-            story.store.measurements.put_noise(run, noise)
             story.store.runs.put_over_budget(run, [("GPU-1", case, CacheState.WARM) for case in cases])
             story.store.verdicts.put(run, [story.judgement(case, verdict=Verdict.UNCHANGED) for case in cases])
         return run

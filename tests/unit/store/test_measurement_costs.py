@@ -22,9 +22,12 @@ def night(story):
         number = story.begin()
         for replica, wall_s in enumerate(walls_s):
             story.put(number, case, replica=replica, wall_s=wall_s, **given)
-        place = (given.get("device", "GPU-1"), case, given.get("cache", CacheState.COLD))
-        story.store.measurements.put_noise(number, {place: Noise(0.1, between)})
+        if state is RunState.RUNNING:
+            return number
         story.store.runs.end(number, state)
+        if walls_s:
+            place = {name: given[name] for name in ("device", "cache") if name in given}
+            story.set_noise(number, case, Noise(0.1, between), **place)
         return number
 
     return run
@@ -78,7 +81,7 @@ def test_costs_are_separate_for_each_device_and_cache_state(story, night):
         ("GPU-2", story.tiled.id, CacheState.COLD),
         ("GPU-1", story.tiled.id, CacheState.WARM),
     )
-    assert costs(story) == {cold: (1.5, 0.1), there: (2.0, 0.2), warm: (4.5, None)}
+    assert costs(story) == {cold: (1.5, 0.0), there: (2.0, 0.2), warm: (4.5, 0.0)}
     assert costs(story, devices=["GPU-2"]) == {there: (2.0, 0.2)}
     assert costs(story, devices=["GPU-3"]) == costs(story, devices=[]) == {}
 

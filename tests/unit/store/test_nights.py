@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from perfsvc.errors import DatabaseError, NotMeasuredError
+from perfsvc.errors import NotMeasuredError
 from perfsvc.model import EventKind, MessageText, Status
 from perfsvc.store import RunState, StageRow, StageState, Store
 from perfsvc.store.schema.night_tables import Deliveries
@@ -55,15 +55,6 @@ def test_a_night_is_read_as_it_was_stored(store, begin):
     assert night.finished.tzinfo is UTC
     assert (night.commit, night.dirty, night.suite_digest) == ("abc", True, "aa")
     assert night.stages == (lock, doctor)  # in their order, each in its last state
-
-
-def test_a_damaged_exit_code_of_a_stage_is_not_that_of_success(store, begin):
-    night = begin()
-    store.nights.put_stage(night, StageRow("report", 6, StageState.DONE, STARTED, 1.0, "written", exit_code=1))
-    with store.database.writing() as connection:
-        connection.exec_driver_sql("UPDATE stages SET exit_code = 'odd'")
-    (stage,) = store.nights.get(night).stages
-    assert stage.exit_code == DatabaseError.exit_code
 
 
 def test_a_night_knows_its_run_as_soon_as_it_begins_and_an_unknown_night_is_an_error(story, begin):

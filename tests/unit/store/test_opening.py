@@ -271,7 +271,7 @@ def test_no_state_of_a_database_comes_again_with_new_connections(store, story):
     seen = set()
     for _ in range(3):
         first = store.database.state()
-        assert store.database.release()
+        store.database.close()
         now = {first, store.database.state()}
         assert not seen & now
         seen |= now

@@ -1,31 +1,25 @@
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from math import inf, nan
+from statistics import median
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsvc import judge
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import CacheState, Estimate, Level, Status
-from perfsvc.service.history import history
-from perfsvc.store.schema.engine import report_damaged
+from perfsvc.model import CacheState, Level, Status
 from perfsvc.store.schema.samples import pack, unpack
 from tests.unit.store.conftest import ON_BOTH
 
 
 def plain(levels):
-    """Return levels so that they can be compared: their fields, and each replica's values as a tuple."""
+    """Return levels so that they can be compared."""
     return {
-        series: (level.run, level.status, level.reason, tuple(map(tuple, level.replicas)), level.further)
+        series: (level.run, level.status, level.reason, tuple(level.medians), level.spread, level.step, level.further)
         for series, level in levels.items()
     }
-
-
-def rounded(*samples):
-    return tuple(np.asarray(samples, np.float32).tolist())
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False), max_size=200))
@@ -42,11 +36,12 @@ def test_a_blob_with_more_samples_than_a_worker_can_send_is_damaged(monkeypatch)
 
 
 @ON_BOTH
-def test_a_level_holds_the_samples_of_each_replica_and_its_axes_keep_their_types_and_order(story):
+def test_a_level_is_that_of_the_samples_of_each_replica_and_its_axes_keep_their_types_and_order(story):
     run = story.begin()
     story.put(run, story.tiled, replica=1, samples=(4e-3, 5e-3))
     story.put(run, story.tiled, replica=0, samples=(1e-3, 2e-3, 3e-3))
-    expected = Level(run, Status.OK, "", (rounded(1e-3, 2e-3, 3e-3), rounded(4e-3, 5e-3)))
+    samples = [np.asarray(samples, np.float32) for samples in ((1e-3, 2e-3, 3e-3), (4e-3, 5e-3))]
+    expected = replace(judge.level_of_samples(samples, run), medians=(2e-3, median((4e-3, 5e-3))))
     assert plain(story.store.series.levels(run)) == plain({story.series(story.tiled): expected})
     case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
     run = story.run(case)
@@ -60,8 +55,8 @@ def test_named_metrics_have_one_value_a_replica_and_errors_beyond_all_numbers_ar
     story.put(run, story.tiled, replica=0, samples=(), metrics={"overlap": 0.5, "hops": 3})
     story.put(run, story.tiled, replica=1, samples=(), metrics={"overlap": 0.25, "hops": nan})
     expected = {
-        story.series(story.tiled, metric="overlap"): Level(run, Status.OK, "", ((0.5,), (0.25,))),
-        story.series(story.tiled, metric="hops"): Level(run, Status.OK, "", ((3.0,),)),
+        story.series(story.tiled, metric="overlap"): Level(run, Status.OK, medians=(0.5, 0.25)),
+        story.series(story.tiled, metric="hops"): Level(run, Status.OK, medians=(3.0,)),
     }
     assert plain(story.store.series.levels(run)) == plain(expected)
     other = story.begin()
@@ -88,7 +83,7 @@ def test_a_wrong_cache_state_does_not_spoil_the_other(story):
         story.put(run, story.tiled, replica=replica, samples=(0.5,))
         story.put(run, story.tiled, replica=replica, cache=CacheState.WARM, status=Status.WRONG, reason="off by one")
     cold, warm = (story.series(story.tiled, cache=cache) for cache in CacheState)
-    expected = {cold: Level(run, Status.OK, "", ((0.5,), (0.5,))), warm: Level(run, Status.WRONG, "off by one")}
+    expected = {cold: Level(run, Status.OK, medians=(0.5, 0.5)), warm: Level(run, Status.WRONG, "off by one")}
     assert plain(story.store.series.levels(run)) == plain(expected)
     rows = {row.cache: row for row in story.store.series.case_history(story.tiled.id)}
     assert [(rows[cache].status, rows[cache].replicas, len(rows[cache].times)) for cache in CacheState] == [
@@ -134,18 +129,6 @@ def test_each_series_has_the_level_of_its_own_run(story):
     )
 
 
-def test_series_that_are_not_wanted_are_not_read(story, caplog):
-    report_damaged.cache_clear()
-    run = story.begin()
-    story.put(run, story.tiled, max_error=1e-6)
-    story.execute("UPDATE measurements SET samples = :samples", samples=b"damaged")
-    error = story.series(story.tiled, metric="max_error")
-    assert story.store.series.levels_of({error: run})[error].replicas == ((1e-6,),)
-    assert "a blob of samples of" not in caplog.text
-    story.store.series.levels_of({story.series(story.tiled): run})
-    assert "a blob of samples of" in caplog.text
-
-
 @ON_BOTH
 def test_a_measurement_is_stored_once_and_needs_its_run_and_its_device(story):
     run = story.run()
@@ -154,8 +137,8 @@ def test_a_measurement_is_stored_once_and_needs_its_run_and_its_device(story):
     assert len(story.store.measurements.columns()["run"]) == 1
     with pytest.raises(DatabaseError, match="refused a row"):
         story.put(99, story.tiled)
-    story.execute("DELETE FROM measurements")
-    story.execute("DELETE FROM devices")
+    for table in ("levels", "series", "measurements", "devices"):
+        story.execute(f"DELETE FROM {table}")  # noqa: S608 - our own
     with pytest.raises(DatabaseError, match="the device GPU-1 is not in the database"):
         story.store.verdicts.put(1, [story.judgement(story.tiled)])
 
@@ -175,7 +158,8 @@ def test_a_case_history_has_a_row_for_each_run_device_and_cache_state(story):
         (second, "GPU-2", Status.OK),
     ]
     row = rows[0]
-    assert row.times == (Estimate(2.0, 1.0, 3.0, 3), Estimate(4.0, 2.0, 9.0, 3), Estimate(3.0, 0.5, 4.0, 3))
+    assert (row.times, row.ends) == ((2.0, 4.0, 3.0), None)
+    assert rows[2].ends == (1e-3, 3e-3)
     assert row.replicas == 3
     assert (row.commit, row.dirty, row.label, row.case) == ("abc", True, "a", story.tiled.id)
     assert (rows[1].times, rows[1].reason, rows[1].replicas) == ((), "off by one", 0)
@@ -197,27 +181,6 @@ def test_a_case_history_may_be_that_of_the_newest_runs(story):
     assert runs(1, "GPU-2") == [first]
     counts = [story.store.series.count_runs(story.tiled.id, device) for device in (None, "GPU-2", "GPU-3")]
     assert counts == [3, 1, 0]
-
-
-def test_newest_runs_are_not_crowded_out_by_damaged_rows(story):
-    first, second = story.run(), story.run()
-    for damage in ("device_id = 999", "run_id = 990 + :run", "device_id = 999", "run_id = 990 + :run"):
-        damaged = story.run()
-        with closing(sqlite3.connect(story.store.database.engine.url.database)) as raw, raw:
-            raw.execute(f"UPDATE measurements SET {damage} WHERE run_id = :run", {"run": damaged})  # noqa: S608 - our own
-    rows = story.store.series.case_history(story.tiled.id, last=2)
-    assert [row.run for row in rows] == [first, second]
-    assert story.store.series.count_runs(story.tiled.id) == 2
-
-
-def test_a_case_without_a_readable_result_is_an_error(story):
-    story.run()
-    with closing(sqlite3.connect(story.store.database.engine.url.database)) as raw, raw:
-        raw.execute("UPDATE measurements SET device_id = 999")
-    for device in (None, "GPU-1"):
-        with pytest.raises(NotMeasuredError, match="no run has results of transpose/tiled") as error:
-            history(story.store, story.tiled.id, device, 60)
-        assert "perfsvc db check" in error.value.cure
 
 
 def test_a_case_history_is_that_of_the_newest_version_and_an_unknown_case_names_the_nearest(story):

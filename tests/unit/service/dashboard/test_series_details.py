@@ -1,8 +1,5 @@
 """The metrics of the pages of series, the differences of sources, and the folder of a site after faults."""
 
-import os
-import signal
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +7,6 @@ import pytest
 
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import MEMORY, PRECISIONS, CacheState, Case, DeviceInfo, Environment, Peak, Series, peak_of_case
-from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages.finding import ADDED, GAP, REMOVED, SAME
 from perfsvc.report.pages.site import RunPoints, SeriesView
 from perfsvc.service.dashboard.folder import writing
@@ -164,27 +160,6 @@ PAGES = [f"series/{number}.html" for number in range(16)]
 def hidden(folder):
     """The temporary files in a folder."""
     return list(folder.rglob(".perfsvc-new-*"))
-
-
-def test_a_killed_process_leaves_no_temporary_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(threading, "active_count", lambda: 1)  # other tests may have left threads
-    parent = os.getpid()
-    with writing(tmp_path, PAGES) as site:
-
-        def write(at):
-            if os.getpid() != parent:
-                with site._folder.writing(PAGES[at]):
-                    os.kill(os.getpid(), signal.SIGKILL)
-            site.write(PAGES[at], b"page")
-            return b""
-
-        with SharedWork(len(PAGES), write, 2) as shared:
-            (child,) = shared._children
-            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-            assert len(hidden(tmp_path)) == 1
-            shared.results()
-    assert hidden(tmp_path) == []
-    assert {path.read_bytes() for path in tmp_path.glob("series/*")} == {b"page"}
 
 
 def test_a_failed_build_leaves_no_temporary_file(tmp_path):

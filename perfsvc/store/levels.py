@@ -1,0 +1,379 @@
+"""Levels: what each ended run says about each series, with one writer and one reader.
+
+``write_levels`` computes the levels of a run from its measurements, in the transaction that ends, imports or receives
+the run. Comparisons, histories and pages read levels alone; only they are small enough to read years of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select, update
+
+from perfsvc import judge
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Level, Noise, Series, Status
+from perfsvc.model.levels import LevelColumns, SideColumns
+from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, case_of, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.rows import SeriesHistory
+from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.engine import among, insert_new
+from perfsvc.store.schema.samples import readable_samples
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Levels, Measurements, Metrics, SeriesRows
+
+_VALUE = np.dtype("<f8")
+_STATUS: Any = Levels.status.type
+ROWS_AT_ONCE = 20_000
+"""How many rows are held as Python objects until they become arrays."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+# --- series -----------------------------------------------------------------------------------------------------------
+
+
+def put_series(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
+    """Return the id of each series; store those that are new."""
+    stored = _ids_of(connection, keys)
+    if new := [key for key in keys if key not in stored]:
+        rows = [{"case_id": key.case, "device_id": key.device, "metric": key.metric, "cache": key.cache} for key in new]
+        insert_new(connection, SeriesRows, rows)
+        stored = _ids_of(connection, keys)
+    return stored
+
+
+def _ids_of(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
+    query = select(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.metric, SeriesRows.cache, SeriesRows.id)
+    rows: Iterable[Any] = connection.execute(query.where(among(SeriesRows.case_id, {key.case for key in keys})))
+    return {SeriesKey(*key): number for *key, number in rows}
+
+
+def load_series(connection: Connection, *where: ColumnElement[bool]) -> dict[int, Series]:
+    """Return series by their id, in the order of cases, devices and cache states; the time of a case comes first."""
+    query = (
+        select(SeriesRows.id, *CASE_COLUMNS, Devices.uuid, Devices.model, SeriesRows.metric, SeriesRows.cache)
+        .join(Cases, Cases.id == SeriesRows.case_id)
+        .join(Devices, Devices.id == SeriesRows.device_id)
+        .where(*where)
+        .order_by(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.cache)
+        .order_by(SeriesRows.metric != TIME, SeriesRows.metric == MAX_ERROR, SeriesRows.metric)
+    )
+    rows: Iterable[Any] = connection.execute(query)  # plain tuples
+    return {number: Series(case_of(*rest[:4]), *rest[4:]) for number, *rest in rows}
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_levels(connection: Connection, run: int) -> dict[int, str]:
+    """Compute the levels of a run from its measurements, and store them; return what was stored otherwise, by series.
+
+    Of measurements whose samples were removed, the stored level keeps what only samples show.
+    """
+    found = dict(_computed(connection, run))
+    ids = put_series(connection, found)
+    excluded = reasons_of_exclusion(connection, [run])
+    query = select(Levels).where(Levels.run_id == run)
+    stored = {row["series_id"]: dict(row) for row in connection.execute(query).mappings()}
+    without_samples = _without_samples(connection, run)
+    rows: dict[int, dict[str, Any]] = {}
+    for key, level in found.items():
+        before = stored.get(ids[key])
+        why = reason_of_exclusion(excluded, run, key.case) or None
+        rows[ids[key]] = {"run_id": run, "series_id": ids[key], **level, "excluded": why}
+        if before and key.case_ids in without_samples and before["medians"] == level["medians"]:
+            rows[ids[key]] |= {name: before[name] for name in _OF_SAMPLES}
+    changes = {
+        number: _difference(stored.get(number), rows.get(number))
+        for number in sorted(rows.keys() | stored.keys())
+        if stored.get(number) != rows.get(number)
+    }
+    if changes:
+        connection.execute(delete(Levels).where(Levels.run_id == run, among(Levels.series_id, changes)))
+        if new := [rows[number] for number in changes if number in rows]:
+            connection.execute(insert(Levels), new)
+    return changes
+
+
+_OF_SAMPLES = (
+    *("spread", "step_s", "noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s"),
+)
+"""What of a level only samples show."""
+
+
+def _without_samples(connection: Connection, run: int) -> set[CaseIds]:
+    """Return the cases of a run whose samples were removed: case, device and cache state."""
+    query = select(Measurements.case_id, Measurements.device_id, Measurements.cache).where(
+        Measurements.run_id == run, Measurements.samples.is_(None), Measurements.sample_count > 0
+    )
+    return {(case, device, cache) for case, device, cache in connection.execute(query)}
+
+
+def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    if before is None:
+        return "was missing"
+    if after is None:
+        return "belongs to no measurement"
+    return ", ".join(f"{name} was another" for name, value in after.items() if before[name] != value)
+
+
+def note_exclusions(connection: Connection, run: int) -> None:
+    """Store in the levels of a run why they are excluded from judging, or that they are not."""
+    reasons = reasons_of_exclusion(connection, [run])
+    connection.execute(update(Levels).where(Levels.run_id == run).values(excluded=reasons.get((run, None))))
+    for (_, case), reason in reasons.items():
+        if case is not None and (run, None) not in reasons:
+            of_case = select(SeriesRows.id).where(SeriesRows.case_id == case)
+            is_case = (Levels.run_id == run, Levels.series_id.in_(of_case))
+            connection.execute(update(Levels).where(*is_case).values(excluded=reason))
+
+
+def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dict[str, Any]]]:
+    """Yield the columns of the level of each series of a run."""
+    metrics = _named_metrics(connection, run)
+    timed: list[tuple[SeriesKey, Any, list[float], list[Any], Noise]] = []
+    for (case, device, cache), group in groupby(_measured(connection, run), lambda row: row[:3]):
+        replicas = list(group)
+        time = SeriesKey(case, device, TIME, cache)
+        samples = [None if row.samples is None else readable_samples(row.samples, row.name) for row in replicas]
+        noise = _noise(replicas, samples)
+        worst = max(replicas, key=lambda row: row.status.severity)
+        if worst.status is not Status.OK:
+            yield time, _row(replicas[0], worst.status, worst.reason, noise=noise)
+            continue
+        times = [
+            (row.median_s, (row.median_s,) if of is None or not len(of) else of)
+            for row, of in zip(replicas, samples, strict=True)
+            if row.median_s is not None
+        ]
+        if times:
+            timed.append((time, replicas[0], *map(list, zip(*times, strict=True)), noise))
+        of_metrics: dict[str, list[float]] = defaultdict(list)
+        for row in replicas:
+            for name, value in metrics.get(row.id, ()):
+                of_metrics[name].append(value)
+        if errors := [row.max_error for row in replicas if row.max_error is not None]:
+            of_metrics[MAX_ERROR] = errors
+        for name, of_replicas in of_metrics.items():
+            yield SeriesKey(case, device, name, cache), _row(replicas[0], values=of_replicas)
+    sides = judge.sides_of_samples([samples for _, _, _, samples, _ in timed])
+    for at, (series, first, medians, _, noise) in enumerate(timed):
+        ends = (first.low_s, first.high_s) if len(medians) == 1 else (None, None)
+        numbers = (*ends, float(sides.spreads[at]), float(sides.steps[at]))
+        yield series, _row(first, values=medians, numbers=numbers, noise=noise)
+
+
+def _measured(connection: Connection, run: int) -> Sequence[Any]:
+    """Return the measurements of a run, by case, device and cache state, without rows that refer to nothing."""
+    query = (
+        select(Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.id)
+        .add_columns(Measurements.status, Measurements.reason, Measurements.environment_id)
+        .add_columns(Measurements.median_s, Measurements.low_s, Measurements.high_s, Measurements.max_error)
+        .add_columns(Measurements.samples, Measurements.place_medians, Cases.name)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .join(Environments, Environments.id == Measurements.environment_id)
+        .where(Measurements.run_id == run)
+        .order_by(Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.replica)
+    )
+    return connection.execute(query).all()
+
+
+def _named_metrics(connection: Connection, run: int) -> Mapping[int, Sequence[tuple[str, float]]]:
+    """Return the named metrics of a run that are judged, by measurement."""
+    query = (
+        select(Metrics.measurement_id, Metrics.name, Metrics.value)
+        .join(Measurements, Measurements.id == Metrics.measurement_id)
+        .where(Measurements.run_id == run, Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None))
+        .order_by(Metrics.measurement_id, Metrics.name)
+    )
+    metrics: dict[int, list[tuple[str, float]]] = defaultdict(list)
+    for measurement, name, value in connection.execute(query):
+        if value is not None:  # a damaged number is read as None
+            metrics[measurement].append((name, value))
+    return metrics
+
+
+def _noise(replicas: Iterable[Any], samples: Iterable[Any]) -> Noise:
+    """Return the noise of a case's times from its correct replicas."""
+    timed = [
+        (values, row)
+        for row, values in zip(replicas, samples, strict=True)
+        if row.status is Status.OK and values is not None and len(values) and np.isfinite(values).all()
+    ]
+    if not timed or not all((values > 0).all() for values, _ in timed):
+        return Noise(None, None)
+    blobs = [(row.place_medians, row.name) for _, row in timed]
+    places = [() if blob is None else readable_samples(blob, name) for blob, name in blobs]
+    return judge.noise_of([values for values, _ in timed], [() if of is None else of for of in places])
+
+
+def _row(
+    first: Any,
+    status: Status = Status.OK,
+    reason: str = "",
+    *,
+    values: Sequence[float] | Floats | None = None,
+    numbers: tuple[float | None, ...] = (None, None, None, None),
+    noise: Noise = Noise(None, None),  # noqa: B008 - it cannot be changed
+) -> dict[str, Any]:
+    """Return the columns of a level that do not name its run and series.
+
+    Args:
+        first: its first replica.
+        status: the status of the worst replica.
+        reason: its reason.
+        values: ``Level.medians``; None if there are none.
+        numbers: the interval of a single replica, ``Level.spread`` and ``Level.step``.
+        noise: the noise of a time.
+    """
+    low_s, high_s, spread, step_s = (None if value is None or not np.isfinite(value) else value for value in numbers)
+    return {
+        "status": status,
+        "reason": reason,
+        "environment_id": first.environment_id,
+        "medians": None if values is None else np.asarray(values, _VALUE).tobytes(),
+        "low_s": low_s,
+        "high_s": high_s,
+        "spread": spread,
+        "step_s": step_s,
+        "noise_within": number(noise.within),
+        "noise_between": number(noise.between),
+        "noise_places": number(noise.places),
+        "lowest_place_s": number(noise.lowest_place_s),
+        "highest_place_s": number(noise.highest_place_s),
+    }
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLevels:
+    """Levels of any series in any runs, as columns; each array has a row for each level.
+
+    Attributes:
+        runs: the run of each level.
+        series: the id of its series.
+        environments: the id of its environment.
+        lows: the low end of the interval of a single replica; NaN if there are several, or none.
+        highs: the high end.
+        sides: its replicas.
+        bad: the status and the reason of each level that is not ok, by row.
+        excluded: why a level is excluded from judging, by row.
+    """
+
+    runs: Ints
+    series: Ints
+    environments: Ints
+    lows: Floats
+    highs: Floats
+    sides: SideColumns
+    bad: Mapping[int, tuple[Status, str]]
+    excluded: Mapping[int, str]
+
+    def values(self, row: int) -> tuple[float, ...]:
+        """Return the value of each replica of a level."""
+        return tuple(self.sides.medians[row, : self.sides.sizes[row]].tolist())
+
+    def columns(self, series: Mapping[int, Series], rows: NDArray[np.bool_]) -> LevelColumns:
+        """Return some of the levels, which are all of one series each, in the order of ``series``.
+
+        Args:
+            series: the series by their id; levels of others are left out.
+            rows: True for each level that is returned.
+        """
+        place = {number: at for at, number in enumerate(series)}
+        chosen = [row for row in np.flatnonzero(rows).tolist() if int(self.series[row]) in place]
+        chosen.sort(key=lambda row: place[int(self.series[row])])
+        return LevelColumns(
+            [series[number] for number in self.series[chosen].tolist()],
+            self.runs[chosen],
+            {at: self.bad[row] for at, row in enumerate(chosen) if row in self.bad} if self.bad else {},
+            self.sides.where(np.array(chosen, np.intp)),
+            {},
+        )
+
+    def histories(self, series: Mapping[int, Series]) -> dict[Series, SeriesHistory]:
+        """Return the history of each series, the series that was measured first before the others."""
+        order = np.lexsort((self.runs, self.series))
+        numbers, begins = np.unique(self.series[order], return_index=True)
+        rows_of = dict(zip(numbers.tolist(), np.split(order, begins[1:]), strict=False))  # no level is one empty part
+        rank = {number: at for at, number in enumerate(series)}
+        known = [number for number in rows_of if number in rank]
+        known.sort(key=lambda number: (int(self.runs[rows_of[number][0]]), rank[number]))
+        odd = self.bad.keys() | self.excluded.keys()
+        return {series[number]: self._history(rows_of[number], series[number].metric, odd) for number in known}
+
+    def _history(self, rows: Ints, metric: str, odd: Collection[int]) -> SeriesHistory:
+        width = max(int(self.sides.sizes[rows].max(initial=0)), 1)
+        medians = self.sides.medians[rows, :width]
+        if medians.shape[1] < width:  # no level at all has a replica
+            medians = np.full((rows.size, width), np.nan)
+        of_rows = [(at, row) for at, row in enumerate(rows.tolist()) if row in odd] if odd else []
+        return SeriesHistory(
+            self.runs[rows],
+            self.environments[rows],
+            medians,
+            self.lows[rows] if metric == TIME else None,
+            self.highs[rows] if metric == TIME else None,
+            {at: self.bad[row] for at, row in of_rows if row in self.bad},
+            {at: self.excluded[row] for at, row in of_rows if row in self.excluded},
+        )
+
+
+def read_levels(connection: Connection, *where: ColumnElement[bool]) -> StoredLevels:
+    """Return the levels that meet some conditions."""
+    query: Select[Any] = (
+        select(Levels.run_id, Levels.series_id, Levels.environment_id, Levels.low_s, Levels.high_s)
+        .add_columns(Levels.spread, Levels.step_s, Levels.medians, Levels.status, Levels.reason, Levels.excluded)
+        .where(*where)
+    )
+    numbers, blobs = [np.empty((0, 7))], list[bytes]()
+    bad: dict[int, tuple[Status, str]] = {}
+    excluded: dict[int, str] = {}
+    with connection.execute(query) as result:
+        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
+        while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
+            *columns, medians, states, reasons, whys = zip(*rows, strict=True)
+            numbers.append(np.array(columns, np.float64).T)
+            for at, (status, why) in enumerate(zip(states, whys, strict=True), start=len(blobs)):
+                if status != Status.OK:
+                    bad[at] = _STATUS.process_result_value(status, None), reasons[at - len(blobs)]
+                if why is not None:
+                    excluded[at] = why
+            blobs += [blob or b"" for blob in medians]
+    table = np.concatenate(numbers)
+    runs, series, environments = table[:, :3].astype(np.int64).T
+    sizes = np.array(list(map(len, blobs)), np.int64) // _VALUE.itemsize
+    values = SideColumns.of(sizes, np.frombuffer(b"".join(blobs), _VALUE)).medians
+    steps = np.where(np.isnan(table[:, 6]), np.inf, table[:, 6])
+    sides = SideColumns(sizes, values, np.nan_to_num(table[:, 5]), steps)
+    return StoredLevels(runs, series, environments, table[:, 3], table[:, 4], sides, bad, excluded)
+
+
+def levels_of_runs(connection: Connection, runs: Collection[int]) -> dict[int, LevelColumns]:
+    """Return the levels of runs that are judged: excluded ones are left out."""
+    stored = read_levels(connection, among(Levels.run_id, runs), Levels.excluded.is_(None))
+    series = load_series(connection, among(SeriesRows.id, np.unique(stored.series).tolist()))
+    return {run: stored.columns(series, stored.runs == run) for run in runs}
+
+
+def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series, Level]:
+    """Return the level of each series in its run; a series is absent if the run has no judged level of it."""
+    models = {series.device for series in runs}
+    series = load_series(connection, among(Devices.uuid, models), among(SeriesRows.metric, {of.metric for of in runs}))
+    wanted: dict[int, list[int]] = defaultdict(list)
+    for number_, of in series.items():
+        if of in runs:
+            wanted[runs[of]].append(number_)
+    levels: dict[Series, Level] = {}
+    for run, ids in wanted.items():
+        of_run = (Levels.run_id == run, among(Levels.series_id, ids), Levels.excluded.is_(None))
+        stored = read_levels(connection, *of_run)
+        levels |= stored.columns(series, np.ones(stored.runs.size, np.bool_))
+    return {of: levels[of] for of in runs if of in levels}
