@@ -313,19 +313,28 @@ def upgrade() -> None:
     op.create_index("ix_exclusions_case_id", "exclusions", ["case_id"], unique=False)
     op.create_index("ix_exclusions_run_id_case_id", "exclusions", ["run_id", "case_id"], unique=False)
     op.create_table(
-        "pins",
+        "series",
+        sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("case_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("cache", sa.String(16), nullable=False),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_series_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_series_device_id_devices", ondelete="RESTRICT"),
+        sa.PrimaryKeyConstraint("id", name="pk_series"),
+        sa.UniqueConstraint("case_id", "device_id", "metric", "cache", name="uq_series_case_id_device_id_metric_cache"),
+        **STRICT,
+    )
+    op.create_table(
+        "pins",
+        sa.Column("series_id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("set_by", sa.Text(), nullable=False),
         sa.Column("comment", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_pins_device_id_devices", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_pins_case_id_cases", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_pins_series_id_series", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_pins_run_id_runs", ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("case_id", "device_id", "metric", "cache", name="pk_pins"),
+        sa.PrimaryKeyConstraint("series_id", name="pk_pins"),
         **STRICT,
     )
     op.create_index("ix_pins_run_id", "pins", ["run_id"], unique=False)
@@ -379,10 +388,7 @@ def upgrade() -> None:
         "confirmations",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("case_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("cache", sa.String(16), nullable=False),
+        sa.Column("series_id", sa.Integer(), nullable=False),
         sa.Column("baseline_run_id", sa.Integer(), nullable=True),
         sa.Column("judged", sa.String(16), nullable=False),
         sa.Column("judged_ratio", sa.Double(), nullable=True),
@@ -407,21 +413,13 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["baseline_run_id"], ["runs.id"], name="fk_confirmations_baseline_run_id_runs", ondelete="SET NULL"
         ),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_confirmations_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(
-            ["device_id"], ["devices.id"], name="fk_confirmations_device_id_devices", ondelete="RESTRICT"
-        ),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_confirmations_series_id_series", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_confirmations_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_confirmations"),
         **STRICT,
     )
     op.create_index("ix_confirmations_baseline_run_id", "confirmations", ["baseline_run_id"], unique=False)
-    op.create_index(
-        "ix_confirmations_case_id_device_id_metric_cache_run_id",
-        "confirmations",
-        ["case_id", "device_id", "metric", "cache", "run_id"],
-        unique=False,
-    )
+    op.create_index("ix_confirmations_series_id_run_id", "confirmations", ["series_id", "run_id"], unique=False)
     op.create_index("ix_confirmations_run_id", "confirmations", ["run_id"], unique=False)
     op.create_table(
         "bisections",
@@ -465,10 +463,7 @@ def upgrade() -> None:
         "finding_cases",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("finding_id", sa.Integer(), nullable=False),
-        sa.Column("case_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("cache", sa.String(16), nullable=False),
+        sa.Column("series_id", sa.Integer(), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         sa.Column("root_cause", sa.Text(), server_default="", nullable=False),
         sa.Column("change", sa.String(16), nullable=False),
@@ -486,10 +481,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["baseline_run_id"], ["runs.id"], name="fk_finding_cases_baseline_run_id_runs", ondelete="SET NULL"
         ),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_finding_cases_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(
-            ["device_id"], ["devices.id"], name="fk_finding_cases_device_id_devices", ondelete="RESTRICT"
-        ),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_finding_cases_series_id_series", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(
             ["finding_id"], ["findings.id"], name="fk_finding_cases_finding_id_findings", ondelete="CASCADE"
         ),
@@ -506,19 +498,11 @@ def upgrade() -> None:
             ["recovered_run_id"], ["runs.id"], name="fk_finding_cases_recovered_run_id_runs", ondelete="SET NULL"
         ),
         sa.PrimaryKeyConstraint("id", name="pk_finding_cases"),
-        sa.UniqueConstraint(
-            *("finding_id", "case_id", "device_id", "metric", "cache", "step"),
-            name="uq_finding_cases_finding_id_case_id_device_id_metric_cache_step",
-        ),
+        sa.UniqueConstraint("finding_id", "series_id", "step", name="uq_finding_cases_finding_id_series_id_step"),
         **STRICT,
     )
     op.create_index("ix_finding_cases_baseline_run_id", "finding_cases", ["baseline_run_id"], unique=False)
-    op.create_index(
-        "ix_finding_cases_case_id_device_id_metric_cache",
-        "finding_cases",
-        ["case_id", "device_id", "metric", "cache"],
-        unique=False,
-    )
+    op.create_index("ix_finding_cases_series_id", "finding_cases", ["series_id"], unique=False)
     op.create_index("ix_finding_cases_first_run_id", "finding_cases", ["first_run_id"], unique=False)
     op.create_index("ix_finding_cases_last_run_id", "finding_cases", ["last_run_id"], unique=False)
     op.create_index("ix_finding_cases_level_run_id", "finding_cases", ["level_run_id"], unique=False)
@@ -693,26 +677,16 @@ def upgrade() -> None:
     )
     op.create_index("ix_messages_night_id", "messages", ["night_id"], unique=False)
     op.create_table(
-        "series",
-        sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("case_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("cache", sa.String(16), nullable=False),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_series_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_series_device_id_devices", ondelete="RESTRICT"),
-        sa.PrimaryKeyConstraint("id", name="pk_series"),
-        sa.UniqueConstraint("case_id", "device_id", "metric", "cache", name="uq_series_case_id_device_id_metric_cache"),
-        **STRICT,
-    )
-    op.create_table(
         "levels",
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("series_id", sa.Integer(), nullable=False),
-        sa.Column("status", sa.String(16), nullable=False),
+        sa.Column("status", sa.String(16), nullable=True),
         sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("environment_id", sa.Integer(), nullable=False),
+        sa.Column("environment_id", sa.Integer(), nullable=True),
+        sa.Column("binary_id", sa.Integer(), nullable=True),
+        sa.Column("python_code_id", sa.Integer(), nullable=True),
         sa.Column("medians", sa.LargeBinary(), nullable=True),
+        sa.Column("level", sa.Double(), nullable=True),
         sa.Column("low_s", sa.Double(), nullable=True),
         sa.Column("high_s", sa.Double(), nullable=True),
         sa.Column("spread", sa.Double(), nullable=True),
@@ -723,6 +697,18 @@ def upgrade() -> None:
         sa.Column("lowest_place_s", sa.Double(), nullable=True),
         sa.Column("highest_place_s", sa.Double(), nullable=True),
         sa.Column("excluded", sa.Text(), nullable=True),
+        sa.Column("verdict", sa.String(16), nullable=True),
+        sa.Column("verdict_reason", sa.Text(), nullable=True),
+        sa.Column("ratio", sa.Double(), nullable=True),
+        sa.Column("low", sa.Double(), nullable=True),
+        sa.Column("high", sa.Double(), nullable=True),
+        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
+        sa.Column("baseline_s", sa.Double(), nullable=True),
+        sa.Column("smallest", sa.Double(), nullable=True),
+        sa.Column("baseline_replicas", sa.Integer(), nullable=True),
+        sa.Column("baseline_runs", sa.Integer(), nullable=True),
+        sa.Column("between_nights", sa.Double(), nullable=True),
+        sa.Column("cause", sa.String(16), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_levels_run_id_runs", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_levels_series_id_series", ondelete="RESTRICT"),
         sa.ForeignKeyConstraint(
@@ -732,19 +718,30 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
         **STRICT,
     )
+    op.create_index(
+        "ix_levels_accepted",
+        "levels",
+        ["series_id"],
+        unique=False,
+        sqlite_where=sa.text("verdict IN ('new', 'improvement')"),
+        postgresql_where=sa.text("verdict IN ('new', 'improvement')"),
+    )
+    op.create_index(
+        "ix_levels_events",
+        "levels",
+        ["run_id"],
+        unique=False,
+        sqlite_where=sa.text("verdict IN ('regression', 'improvement', 'broken', 'missing')"),
+        postgresql_where=sa.text("verdict IN ('regression', 'improvement', 'broken', 'missing')"),
+    )
     op.create_index("ix_levels_series_id_run_id", "levels", ["series_id", "run_id"], unique=False)
     op.create_table(
         "over_budget",
         sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("case_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("cache", sa.String(16), nullable=False),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_over_budget_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(
-            ["device_id"], ["devices.id"], name="fk_over_budget_device_id_devices", ondelete="RESTRICT"
-        ),
+        sa.Column("series_id", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_over_budget_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "cache", name="pk_over_budget"),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_over_budget_series_id_series", ondelete="RESTRICT"),
+        sa.PrimaryKeyConstraint("run_id", "series_id", name="pk_over_budget"),
         **STRICT,
     )
     op.create_table(
@@ -801,61 +798,6 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_stages_night_id_nights", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("night_id", "name", name="pk_stages"),
         **STRICT,
-    )
-    op.create_table(
-        "verdicts",
-        sa.Column("run_id", sa.Integer(), nullable=False),
-        sa.Column("case_id", sa.Integer(), nullable=False),
-        sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("metric", sa.Text(), nullable=False),
-        sa.Column("cache", sa.String(16), nullable=False),
-        sa.Column("verdict", sa.String(16), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("ratio", sa.Double(), nullable=True),
-        sa.Column("low", sa.Double(), nullable=True),
-        sa.Column("high", sa.Double(), nullable=True),
-        sa.Column("baseline_run_id", sa.Integer(), nullable=True),
-        sa.Column("baseline_s", sa.Double(), nullable=True),
-        sa.Column("candidate_s", sa.Double(), nullable=True),
-        sa.Column("smallest", sa.Double(), nullable=True),
-        sa.Column("baseline_replicas", sa.Integer(), nullable=True),
-        sa.Column("candidate_replicas", sa.Integer(), nullable=True),
-        sa.Column("baseline_runs", sa.Integer(), nullable=False),
-        sa.Column("between_nights", sa.Double(), nullable=True),
-        sa.Column("cause", sa.String(16), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["baseline_run_id"], ["runs.id"], name="fk_verdicts_baseline_run_id_runs", ondelete="SET NULL"
-        ),
-        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_verdicts_case_id_cases", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(
-            ["device_id"], ["devices.id"], name="fk_verdicts_device_id_devices", ondelete="RESTRICT"
-        ),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_verdicts_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "case_id", "device_id", "metric", "cache", name="pk_verdicts"),
-        **STRICT,
-    )
-    op.create_index(
-        "ix_verdicts_accepted",
-        "verdicts",
-        ["case_id"],
-        unique=False,
-        sqlite_where=sa.text("verdict IN ('new', 'improvement')"),
-        postgresql_where=sa.text("verdict IN ('new', 'improvement')"),
-    )
-    op.create_index(
-        "ix_verdicts_events",
-        "verdicts",
-        ["run_id"],
-        unique=False,
-        sqlite_where=sa.text("verdict IN ('regression', 'improvement', 'broken', 'missing')"),
-        postgresql_where=sa.text("verdict IN ('regression', 'improvement', 'broken', 'missing')"),
-    )
-    op.create_index("ix_verdicts_baseline_run_id", "verdicts", ["baseline_run_id"], unique=False)
-    op.create_index(
-        "ix_verdicts_case_id_device_id_metric_cache_run_id",
-        "verdicts",
-        ["case_id", "device_id", "metric", "cache", "run_id"],
-        unique=False,
     )
     op.create_table(
         "confirmation_runs",

@@ -28,16 +28,19 @@ from sqlalchemy import (
 )
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import CacheState, Case, Series
+from perfsvc.model import (
+    MAX_ERROR,
+    TIME,
+    CacheState,
+    Case,
+    Series,
+)
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import stored_json
 from perfsvc.store.schema.engine import POSTGRESQL, among, insert_new, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import Cases, Devices, FormerNames, Levels, Measurements, Runs, SeriesRows
-
-CaseIds = tuple[int, int, CacheState]
-"""A ``CaseKey`` in the database: the ids of case and device, and the cache state."""
 
 CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 """The columns from which ``case_of`` makes a case."""
@@ -206,34 +209,35 @@ def _merge(connection: Connection, old: int, into: int) -> None:
 
     Of two rows that would be the same row then, the second case's stays; of two pins the newer one.
     """
-    own, newer = Pins.__table__.c, Pins.__table__.alias()
-    series = [newer.c[name] == own[name] for name in ("device_id", "metric", "cache")]
-    newer_pin = exists().where(newer.c.case_id == old, newer.c.set_at > own.set_at, *series)
-    connection.execute(delete(Pins).where(own.case_id == into, newer_pin))
     _merge_series(connection, old, into)
-    for table in metadata().sorted_tables:
-        if table is Cases.__table__ or "case_id" not in table.c:
-            continue
-        keys = [key.columns for key in table.constraints if isinstance(key, (PrimaryKeyConstraint, UniqueConstraint))]
-        for key in (key for key in keys if "case_id" in key):
-            same = table.alias()
-            others = [same.c[column.name] == column for column in key if column.name != "case_id"]
-            is_there = exists().where(same.c.case_id == into, *others)
-            connection.execute(delete(table).where(table.c.case_id == old, is_there))
-        connection.execute(update(table).where(table.c.case_id == old).values(case_id=into))
+    _refer_to(connection, "case_id", old, into)
     connection.execute(delete(Cases).where(Cases.id == old))
 
 
 def _merge_series(connection: Connection, old: int, into: int) -> None:
-    """Move the levels of a case's series to the same series of another case, where it has one."""
+    """Let everything that refers to a series of a case refer to the same series of another case, where it has one."""
     own, other = SeriesRows.__table__, SeriesRows.__table__.alias()
     same = (own.c[name] == other.c[name] for name in ("device_id", "metric", "cache"))
     pairs = select(own.c.id, other.c.id).where(own.c.case_id == old, other.c.case_id == into, *same)
     for series, kept in connection.execute(pairs).all():
-        has = select(Levels.run_id).where(Levels.series_id == kept)
-        of_series = Levels.series_id == series
-        connection.execute(update(Levels).where(of_series, Levels.run_id.not_in(has)).values(series_id=kept))
-        connection.execute(delete(Levels).where(of_series))
+        set_at = select(Pins.set_at).where(Pins.series_id == series).scalar_subquery()
+        connection.execute(delete(Pins).where(Pins.series_id == kept, Pins.set_at < set_at))
+        _refer_to(connection, "series_id", series, kept)
+    connection.execute(delete(SeriesRows).where(SeriesRows.id.in_([series for series, _ in connection.execute(pairs)])))
+
+
+def _refer_to(connection: Connection, name: str, old: int, new: int) -> None:
+    """Let all rows with a number in a column have another number; of two rows that are the same then, one stays."""
+    for table in metadata().sorted_tables:
+        if name not in table.c:
+            continue
+        keys = [key.columns for key in table.constraints if isinstance(key, (PrimaryKeyConstraint, UniqueConstraint))]
+        for key in (key for key in keys if name in key):
+            same = table.alias()
+            others = [same.c[column.name] == column for column in key if column.name != name]
+            is_there = exists().where(same.c[name] == new, *others)
+            connection.execute(delete(table).where(table.c[name] == old, is_there))
+        connection.execute(update(table).where(table.c[name] == old).values({name: new}))
 
 
 def _measured_together(connection: Connection, first: int, second: int) -> bool:
@@ -355,37 +359,85 @@ def with_case(table: type[Base]) -> Select[Any]:
     )
 
 
-# --- keys of series ---------------------------------------------------------------------------------------------------
+# --- series -----------------------------------------------------------------------------------------------------------
 
 
 class SeriesKey(NamedTuple):
-    """A series in the database: the ids of its case and device, its metric and its cache state."""
+    """A row of ``series``: the ids of a case and a device, a metric and a cache state."""
 
     case: int
     device: int
     metric: str
     cache: CacheState
 
-    @property
-    def case_ids(self) -> CaseIds:
-        """Return the ids of case and device, and the cache state."""
-        return self.case, self.device, self.cache
 
-
-def series_keys(
-    connection: Connection, series: Iterable[Series], devices: Mapping[str, int] | None = None
-) -> dict[Series, SeriesKey]:
-    """Return the key of each series; a series whose case or device is not stored is absent.
-
-    ``devices`` holds the ids of all devices by UUID, if the caller has read them.
-    """
+def put_series(connection: Connection, series: Iterable[Series]) -> dict[Series, int]:
+    """Return the id of each series; store those that are new. Raises ``DatabaseError`` for an unknown device."""
     wanted = list(series)
-    cases = {(series.case, series.case.formerly): series.case for series in wanted}  # a case has several series
-    ids = ids_of(connection, cases.values())
-    if devices is None:
-        devices = {row.uuid: row.id for row in connection.execute(select(Devices.uuid, Devices.id))}
-    return {
-        series: SeriesKey(ids[series.case], devices[series.device], series.metric, series.cache)
-        for series in wanted
-        if series.case in ids and series.device in devices
+    cases = case_ids(connection, (of.case for of in wanted))
+    devices = device_ids(connection, (of.device for of in wanted))
+    keys = {of: SeriesKey(cases[of.case], devices[of.device], of.metric, of.cache) for of in wanted}
+    ids = put_series_rows(connection, set(keys.values()))
+    return {of: ids[key] for of, key in keys.items()}
+
+
+def put_series_rows(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
+    """Return the id of each series; store those that are new."""
+    stored = _series_rows(connection, {key.case for key in keys})
+    if new := [key for key in keys if key not in stored]:
+        rows = [{"case_id": key.case, "device_id": key.device, "metric": key.metric, "cache": key.cache} for key in new]
+        insert_new(connection, SeriesRows, rows)
+        stored = _series_rows(connection, {key.case for key in keys})
+    return stored
+
+
+def series_ids(connection: Connection, series: Iterable[Series]) -> dict[Series, int]:
+    """Return the id of each series; a series that is not stored is absent."""
+    wanted = list(series)
+    cases = ids_of(connection, {(of.case, of.case.formerly): of.case for of in wanted}.values())
+    devices: dict[str, int] = dict(connection.execute(select(Devices.uuid, Devices.id)).all())
+    stored = _series_rows(connection, set(cases.values()))
+    keys = {
+        of: SeriesKey(cases[of.case], devices[of.device], of.metric, of.cache)
+        for of in wanted
+        if of.case in cases and of.device in devices
     }
+    return {of: stored[key] for of, key in keys.items() if key in stored}
+
+
+def _series_rows(connection: Connection, cases: Collection[int]) -> dict[SeriesKey, int]:
+    query = select(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.metric, SeriesRows.cache, SeriesRows.id)
+    rows: Iterable[Any] = connection.execute(query.where(among(SeriesRows.case_id, cases)))
+    return {SeriesKey(*key): number for *key, number in rows}
+
+
+def load_series(connection: Connection, *where: ColumnElement[bool]) -> dict[int, Series]:
+    """Return series by their id, in the order of cases, devices and cache states; the time of a case comes first."""
+    query = (
+        select(SeriesRows.id, *CASE_COLUMNS, Devices.uuid, Devices.model, SeriesRows.metric, SeriesRows.cache)
+        .join(Cases, Cases.id == SeriesRows.case_id)
+        .join(Devices, Devices.id == SeriesRows.device_id)
+        .where(*where)
+        .order_by(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.cache)
+        .order_by(SeriesRows.metric != TIME, SeriesRows.metric == MAX_ERROR, SeriesRows.metric)
+    )
+    rows: Iterable[Any] = connection.execute(query)  # plain tuples
+    return {number: Series(case_of(*rest[:4]), *rest[4:]) for number, *rest in rows}
+
+
+def with_series(table: type[Base]) -> Select[Any]:
+    """Return a query of a table's rows, each of which has a series, with the columns that ``series_of`` needs."""
+    rows: Any = table
+    return (
+        select(rows, *CASE_COLUMNS, Devices.uuid, Devices.model)
+        .add_columns(SeriesRows.metric, SeriesRows.cache, SeriesRows.case_id, SeriesRows.device_id)
+        .join(SeriesRows, SeriesRows.id == rows.series_id)
+        .join(Cases, Cases.id == SeriesRows.case_id)
+        .join(Devices, Devices.id == SeriesRows.device_id)
+    )
+
+
+def is_judged(run: Any, series: Any) -> ColumnElement[bool]:
+    """Return an SQL condition that is true if a series is not excluded from judging in a run, by their columns."""
+    level = (Levels.run_id == run, Levels.series_id == series, Levels.excluded.is_not(None))
+    return ~exists().where(*level).correlate_except(Levels)

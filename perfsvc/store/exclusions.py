@@ -16,7 +16,13 @@ from perfsvc.store.runs import load_exclusions, remember_removed, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.environments import remove_unused_full
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
-from perfsvc.store.schema.tables import Cases, Measurements, Runs
+from perfsvc.store.schema.tables import (
+    Cases,
+    Levels,
+    Measurements,
+    Runs,
+    SeriesRows,
+)
 
 
 class ExclusionStore:
@@ -139,6 +145,7 @@ class ExclusionStore:
             deleted = excluded.forget(connection, run)
             remember_removed(connection, Runs, [run])
             connection.execute(delete(Runs).where(Runs.id == run))
+            connection.execute(update(Levels).where(Levels.baseline_run_id == run).values(baseline_run_id=None))
             remove_unused_full(connection)
             row = {"run_id": run, "case_id": None, "reason": reason, "excluded_by": by, "deleted": True}
             connection.execute(insert(Exclusions).values(**row, excluded_at=datetime.now(UTC)))
@@ -184,7 +191,8 @@ def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] |
 
 def _refuse_if_pinned(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
     """Raise ``UsageError`` if a pin makes a run the baseline of one of the cases."""
-    query = select(Cases.name).join(Pins, Pins.case_id == Cases.id).where(Pins.run_id == run).order_by(Cases.id)
+    query = select(Cases.name).join(SeriesRows, SeriesRows.case_id == Cases.id)
+    query = query.join(Pins, Pins.series_id == SeriesRows.id).where(Pins.run_id == run).order_by(Cases.id)
     if cases is not None:
         query = query.where(among(Cases.id, cases))
     pinned = list(dict.fromkeys(connection.scalars(query)))

@@ -23,7 +23,14 @@ from perfsvc.store.rows import CasesInRun
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Measurements,
+    OverBudgetCases,
+    Runs,
+    SeriesRows,
+)
 
 _KEY = ("host", "scope", "kind", "name", "devices")
 
@@ -138,7 +145,8 @@ class ExpectationStore:
         )
         over_budget = (
             select(Cases.name)
-            .join(OverBudgetCases, OverBudgetCases.case_id == Cases.id)
+            .join(SeriesRows, SeriesRows.case_id == Cases.id)
+            .join(OverBudgetCases, OverBudgetCases.series_id == SeriesRows.id)
             .where(OverBudgetCases.run_id == run)
         )
         with self._database.reading() as connection:

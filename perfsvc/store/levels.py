@@ -15,12 +15,28 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, delete, insert, select, update
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Level, Noise, Series, Status
+from perfsvc.model import (
+    MAX_ERROR,
+    TIME,
+    UNJUDGED,
+    CacheState,
+    Level,
+    Noise,
+    Series,
+    Status,
+)
 from perfsvc.model.levels import LevelColumns, SideColumns
-from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, case_of, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.cases import (
+    SeriesKey,
+    load_series,
+    put_series_rows,
+    reason_of_exclusion,
+    reasons_of_exclusion,
+    series_ids,
+)
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import among, insert_new
+from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Levels, Measurements, Metrics, SeriesRows
 
@@ -33,92 +49,79 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-# --- series -----------------------------------------------------------------------------------------------------------
-
-
-def put_series(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    """Return the id of each series; store those that are new."""
-    stored = _ids_of(connection, keys)
-    if new := [key for key in keys if key not in stored]:
-        rows = [{"case_id": key.case, "device_id": key.device, "metric": key.metric, "cache": key.cache} for key in new]
-        insert_new(connection, SeriesRows, rows)
-        stored = _ids_of(connection, keys)
-    return stored
-
-
-def _ids_of(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    query = select(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.metric, SeriesRows.cache, SeriesRows.id)
-    rows: Iterable[Any] = connection.execute(query.where(among(SeriesRows.case_id, {key.case for key in keys})))
-    return {SeriesKey(*key): number for *key, number in rows}
-
-
-def load_series(connection: Connection, *where: ColumnElement[bool]) -> dict[int, Series]:
-    """Return series by their id, in the order of cases, devices and cache states; the time of a case comes first."""
-    query = (
-        select(SeriesRows.id, *CASE_COLUMNS, Devices.uuid, Devices.model, SeriesRows.metric, SeriesRows.cache)
-        .join(Cases, Cases.id == SeriesRows.case_id)
-        .join(Devices, Devices.id == SeriesRows.device_id)
-        .where(*where)
-        .order_by(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.cache)
-        .order_by(SeriesRows.metric != TIME, SeriesRows.metric == MAX_ERROR, SeriesRows.metric)
-    )
-    rows: Iterable[Any] = connection.execute(query)  # plain tuples
-    return {number: Series(case_of(*rest[:4]), *rest[4:]) for number, *rest in rows}
-
-
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_levels(connection: Connection, run: int) -> dict[int, str]:
     """Compute the levels of a run from its measurements, and store them; return what was stored otherwise, by series.
 
-    Of measurements whose samples were removed, the stored level keeps what only samples show.
+    Verdicts stay. Of measurements whose samples were removed, the stored level keeps what only samples show.
     """
-    found = dict(_computed(connection, run))
-    ids = put_series(connection, found)
+    found = _packed(_computed(connection, run))
+    ids = put_series_rows(connection, found)
     excluded = reasons_of_exclusion(connection, [run])
     query = select(Levels).where(Levels.run_id == run)
     stored = {row["series_id"]: dict(row) for row in connection.execute(query).mappings()}
     without_samples = _without_samples(connection, run)
-    rows: dict[int, dict[str, Any]] = {}
+    unmeasured = dict.fromkeys(_MEASURED) | {"reason": ""}
+    rows = {number: unmeasured for number, before in stored.items() if before["verdict"]}
     for key, level in found.items():
-        before = stored.get(ids[key])
-        why = reason_of_exclusion(excluded, run, key.case) or None
-        rows[ids[key]] = {"run_id": run, "series_id": ids[key], **level, "excluded": why}
-        if before and key.case_ids in without_samples and before["medians"] == level["medians"]:
-            rows[ids[key]] |= {name: before[name] for name in _OF_SAMPLES}
-    changes = {
-        number: _difference(stored.get(number), rows.get(number))
-        for number in sorted(rows.keys() | stored.keys())
-        if stored.get(number) != rows.get(number)
-    }
+        number = ids[key]
+        rows[number] = level | {"excluded": reason_of_exclusion(excluded, run, key.case) or None}
+        if (before := stored.get(number)) and (key.case, key.device, key.cache) in without_samples:
+            kept = _OF_SAMPLES if before["medians"] == level["medians"] else ()
+            rows[number] |= {name: before[name] for name in kept}
+    changes: dict[int, str] = {}
+    for number in sorted(rows.keys() | stored.keys()):
+        before, after = stored.get(number), rows.get(number)
+        others = [name for name, value in (after or {}).items() if before and before[name] != value]
+        if before is None or after is None or others:
+            changes[number] = "was missing" if before is None else "belongs to no measurement"
+            if others:
+                changes[number] = f"{', '.join(others)} {'was' if len(others) == 1 else 'were'} another"
     if changes:
         connection.execute(delete(Levels).where(Levels.run_id == run, among(Levels.series_id, changes)))
-        if new := [rows[number] for number in changes if number in rows]:
+        verdicts = dict.fromkeys(VERDICT)
+        new = [
+            {"run_id": run, "series_id": number, **verdicts, **stored.get(number, {}), **rows[number]}
+            for number in changes
+            if number in rows
+        ]
+        if new:
             connection.execute(insert(Levels), new)
     return changes
 
+
+VERDICT = (
+    *("verdict", "verdict_reason", "ratio", "low", "high", "baseline_run_id", "baseline_s", "smallest"),
+    *("baseline_replicas", "baseline_runs", "between_nights", "cause"),
+)
+"""The columns of the verdict on a level."""
 
 _OF_SAMPLES = (
     *("spread", "step_s", "noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s"),
 )
 """What of a level only samples show."""
+_MEASURED = (
+    "status",
+    "environment_id",
+    "binary_id",
+    "python_code_id",
+    "medians",
+    "level",
+    "low_s",
+    "high_s",
+    *_OF_SAMPLES,
+)
+"""What of a level measurements show, besides its reason."""
 
 
-def _without_samples(connection: Connection, run: int) -> set[CaseIds]:
-    """Return the cases of a run whose samples were removed: case, device and cache state."""
+def _without_samples(connection: Connection, run: int) -> set[tuple[int, int, CacheState]]:
+    """Return the cases of a run whose samples were removed: the ids of case and device, and the cache state."""
     query = select(Measurements.case_id, Measurements.device_id, Measurements.cache).where(
         Measurements.run_id == run, Measurements.samples.is_(None), Measurements.sample_count > 0
     )
     return {(case, device, cache) for case, device, cache in connection.execute(query)}
-
-
-def _difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    if before is None:
-        return "was missing"
-    if after is None:
-        return "belongs to no measurement"
-    return ", ".join(f"{name} was another" for name, value in after.items() if before[name] != value)
 
 
 def note_exclusions(connection: Connection, run: int) -> None:
@@ -132,10 +135,22 @@ def note_exclusions(connection: Connection, run: int) -> None:
             connection.execute(update(Levels).where(*is_case).values(excluded=reason))
 
 
+def _packed(levels: Iterable[tuple[SeriesKey, dict[str, Any]]]) -> dict[SeriesKey, dict[str, Any]]:
+    """Return levels with their medians as blobs, and the number of each level, computed together."""
+    found = dict(levels)
+    medians = [np.asarray(level["medians"], _VALUE) for level in found.values()]
+    sizes = np.array(list(map(len, medians)), np.int64)
+    values = SideColumns.of(sizes, np.concatenate(medians) if medians else np.empty(0)).medians
+    for level, of_replicas, center in zip(found.values(), medians, judge.levels_of(values)[0].tolist(), strict=True):
+        level["medians"] = of_replicas.tobytes() or None
+        level["level"] = _finite(center)
+    return found
+
+
 def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dict[str, Any]]]:
-    """Yield the columns of the level of each series of a run."""
+    """Yield the columns of the level of each series of a run, with the medians as numbers."""
     metrics = _named_metrics(connection, run)
-    timed: list[tuple[SeriesKey, Any, list[float], list[Any], Noise]] = []
+    timed: list[tuple[SeriesKey, Sequence[Any], list[float], list[Any], Noise]] = []
     for (case, device, cache), group in groupby(_measured(connection, run), lambda row: row[:3]):
         replicas = list(group)
         time = SeriesKey(case, device, TIME, cache)
@@ -143,7 +158,7 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
         noise = _noise(replicas, samples)
         worst = max(replicas, key=lambda row: row.status.severity)
         if worst.status is not Status.OK:
-            yield time, _row(replicas[0], worst.status, worst.reason, noise=noise)
+            yield time, _row(replicas, worst.status, worst.reason, noise=noise)
             continue
         times = [
             (row.median_s, (row.median_s,) if of is None or not len(of) else of)
@@ -151,7 +166,7 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
             if row.median_s is not None
         ]
         if times:
-            timed.append((time, replicas[0], *map(list, zip(*times, strict=True)), noise))
+            timed.append((time, replicas, [median for median, _ in times], [of for _, of in times], noise))
         of_metrics: dict[str, list[float]] = defaultdict(list)
         for row in replicas:
             for name, value in metrics.get(row.id, ()):
@@ -159,12 +174,12 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
         if errors := [row.max_error for row in replicas if row.max_error is not None]:
             of_metrics[MAX_ERROR] = errors
         for name, of_replicas in of_metrics.items():
-            yield SeriesKey(case, device, name, cache), _row(replicas[0], values=of_replicas)
+            yield SeriesKey(case, device, name, cache), _row(replicas, values=of_replicas)
     sides = judge.sides_of_samples([samples for _, _, _, samples, _ in timed])
-    for at, (series, first, medians, _, noise) in enumerate(timed):
-        ends = (first.low_s, first.high_s) if len(medians) == 1 else (None, None)
+    for at, (series, of_time, medians, _, noise) in enumerate(timed):
+        ends = (of_time[0].low_s, of_time[0].high_s) if len(medians) == 1 else (None, None)
         numbers = (*ends, float(sides.spreads[at]), float(sides.steps[at]))
-        yield series, _row(first, values=medians, numbers=numbers, noise=noise)
+        yield series, _row(of_time, values=medians, numbers=numbers, noise=noise)
 
 
 def _measured(connection: Connection, run: int) -> Sequence[Any]:
@@ -172,6 +187,7 @@ def _measured(connection: Connection, run: int) -> Sequence[Any]:
     query = (
         select(Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.id)
         .add_columns(Measurements.status, Measurements.reason, Measurements.environment_id)
+        .add_columns(Measurements.binary_id, Measurements.python_code_id)
         .add_columns(Measurements.median_s, Measurements.low_s, Measurements.high_s, Measurements.max_error)
         .add_columns(Measurements.samples, Measurements.place_medians, Cases.name)
         .join(Cases, Cases.id == Measurements.case_id)
@@ -213,30 +229,34 @@ def _noise(replicas: Iterable[Any], samples: Iterable[Any]) -> Noise:
 
 
 def _row(
-    first: Any,
+    replicas: Sequence[Any],
     status: Status = Status.OK,
     reason: str = "",
     *,
-    values: Sequence[float] | Floats | None = None,
+    values: Sequence[float] = (),
     numbers: tuple[float | None, ...] = (None, None, None, None),
     noise: Noise = Noise(None, None),  # noqa: B008 - it cannot be changed
 ) -> dict[str, Any]:
     """Return the columns of a level that do not name its run and series.
 
     Args:
-        first: its first replica.
+        replicas: its replicas.
         status: the status of the worst replica.
         reason: its reason.
-        values: ``Level.medians``; None if there are none.
+        values: ``Level.medians``.
         numbers: the interval of a single replica, ``Level.spread`` and ``Level.step``.
         noise: the noise of a time.
     """
-    low_s, high_s, spread, step_s = (None if value is None or not np.isfinite(value) else value for value in numbers)
+    first = replicas[0]
+    is_one = len({(row.environment_id, row.binary_id, row.python_code_id) for row in replicas}) == 1
+    low_s, high_s, spread, step_s = map(_finite, numbers)
     return {
         "status": status,
         "reason": reason,
         "environment_id": first.environment_id,
-        "medians": None if values is None else np.asarray(values, _VALUE).tobytes(),
+        "binary_id": first.binary_id if is_one else None,
+        "python_code_id": first.python_code_id if is_one else None,
+        "medians": values,
         "low_s": low_s,
         "high_s": high_s,
         "spread": spread,
@@ -247,6 +267,10 @@ def _row(
         "lowest_place_s": number(noise.lowest_place_s),
         "highest_place_s": number(noise.highest_place_s),
     }
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else value
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -326,12 +350,17 @@ class StoredLevels:
         )
 
 
+def replicas_in(medians: bytes | None) -> int:
+    """Return how many replicas a level with these medians has."""
+    return len(medians or b"") // _VALUE.itemsize
+
+
 def read_levels(connection: Connection, *where: ColumnElement[bool]) -> StoredLevels:
     """Return the levels that meet some conditions."""
     query: Select[Any] = (
         select(Levels.run_id, Levels.series_id, Levels.environment_id, Levels.low_s, Levels.high_s)
         .add_columns(Levels.spread, Levels.step_s, Levels.medians, Levels.status, Levels.reason, Levels.excluded)
-        .where(*where)
+        .where(Levels.status.is_not(None), *where)
     )
     numbers, blobs = [np.empty((0, 7))], list[bytes]()
     bad: dict[int, tuple[Status, str]] = {}
@@ -365,15 +394,14 @@ def levels_of_runs(connection: Connection, runs: Collection[int]) -> dict[int, L
 
 def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series, Level]:
     """Return the level of each series in its run; a series is absent if the run has no judged level of it."""
-    models = {series.device for series in runs}
-    series = load_series(connection, among(Devices.uuid, models), among(SeriesRows.metric, {of.metric for of in runs}))
+    ids = series_ids(connection, runs)
+    series = {number: of for of, number in ids.items()}
     wanted: dict[int, list[int]] = defaultdict(list)
-    for number_, of in series.items():
-        if of in runs:
-            wanted[runs[of]].append(number_)
+    for of, number_ in ids.items():
+        wanted[runs[of]].append(number_)
     levels: dict[Series, Level] = {}
-    for run, ids in wanted.items():
-        of_run = (Levels.run_id == run, among(Levels.series_id, ids), Levels.excluded.is_(None))
+    for run, numbers in wanted.items():
+        of_run = (Levels.run_id == run, among(Levels.series_id, numbers), Levels.excluded.is_(None))
         stored = read_levels(connection, *of_run)
         levels |= stored.columns(series, np.ones(stored.runs.size, np.bool_))
     return {of: levels[of] for of in runs if of in levels}

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Select, delete, exists, func, or_, select, te
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import IS_ACCEPTED, levels_to_keep
 from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
-from perfsvc.store.cases import judged
+from perfsvc.store.cases import ids_of, judged
 from perfsvc.store.findings.excluded import excluded_data
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, Database, among
-from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Pins, Verdicts
+from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Pins
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.schema.tables import (
     Artifacts,
@@ -26,9 +26,11 @@ from perfsvc.store.schema.tables import (
     Devices,
     Environments,
     FormerNames,
+    Levels,
     Measurements,
     PythonCodes,
     Runs,
+    SeriesRows,
 )
 
 Item = TypeVar("Item")
@@ -260,8 +262,8 @@ def _what_decides(connection: Connection) -> tuple[Any, ...]:
     counts = (
         select(func.max(Runs.id)),
         select(func.max(Nights.id)),
-        select(func.max(Verdicts.run_id)),
-        select(func.count()).select_from(Verdicts).where(IS_ACCEPTED),  # an older run may be judged late
+        select(func.max(Levels.run_id)),
+        select(func.count()).select_from(Levels).where(IS_ACCEPTED),  # an older run may be judged late
         select(func.max(FindingEvents.id)),
         select(func.max(Exclusions.id)),
         select(func.count(Exclusions.included_at)),
@@ -314,8 +316,9 @@ def _in_findings(connection: Connection) -> set[tuple[int, int]]:
     """Return the baselines and candidates of findings that are not resolved, as pairs of run and case."""
     of_step = ("first_run_id", "level_run_id", "last_run_id", "baseline_run_id")
     query = (
-        select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), FindingCases.case_id)
+        select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), SeriesRows.case_id)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(SeriesRows, SeriesRows.id == FindingCases.series_id)
         .where(Findings.state != FindingState.RESOLVED)
     )
     return {(run, case) for *runs, case in connection.execute(query) for run in runs if run is not None}
@@ -334,21 +337,22 @@ def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int
         Measurements.device_id == Devices.id,
     )
     query = (
-        select(Runs.scope, Devices.id, newest_clean())
+        select(Runs.scope, Devices.uuid, newest_clean())
         .select_from(Runs)
         .join(Devices, measured.correlate(Runs, Devices))
         .where(Runs.state == RunState.FINISHED, judged(Runs.id))
-        .group_by(Runs.scope, Devices.id)
+        .group_by(Runs.scope, Devices.uuid)
     )
-    last: dict[str, dict[int, int]] = {}
+    last: dict[str, dict[str, int]] = {}
     for scope, device, run in connection.execute(query):
         last.setdefault(scope, {})[device] = run
-    levels = {
+    earlier = [
         (run, case)
         for runs in last.values()
         for (case, *_), run in measured_before_budget_ran_out(connection, runs).items()
-    }
-    return {run for of_scope in last.values() for run in of_scope.values()}, levels
+    ]
+    ids = ids_of(connection, {case for _, case in earlier})
+    return {run for of_scope in last.values() for run in of_scope.values()}, {(run, ids[case]) for run, case in earlier}
 
 
 def _resumable(connection: Connection) -> set[int]:
@@ -388,6 +392,7 @@ def _remove_binaries(connection: Connection, before: datetime, keep: Collection[
     removed = sorted(old - {binary for *use, binary in connection.execute(uses) if still_needed.contains(*use)})
     for ids in _chunks(removed):
         connection.execute(delete(Binaries).where(Binaries.id.in_(ids)))
+        connection.execute(update(Levels).where(Levels.binary_id.in_(ids)).values(binary_id=None))
     return len(removed)
 
 

@@ -27,14 +27,23 @@ from sqlalchemy import (
 )
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
-from perfsvc.store.cases import case_id, case_of, device_id, judged, with_case
+from perfsvc.model import TIME, Exclusion, Provenance, RunRow, RunState, Series, Status
+from perfsvc.store.cases import judged, load_series, put_series
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, OverBudgetCases, RemovedUids, Runs
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Levels,
+    Measurements,
+    OverBudgetCases,
+    RemovedUids,
+    Runs,
+    SeriesRows,
+)
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 """The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
@@ -209,23 +218,17 @@ class RunStore:
         """
         with self._database.writing() as connection:
             connection.execute(delete(OverBudgetCases).where(OverBudgetCases.run_id == run))
-            rows = [
-                {
-                    "run_id": run,
-                    "case_id": case_id(connection, case),
-                    "device_id": device_id(connection, uuid),
-                    "cache": cache,
-                }
-                for uuid, case, cache in dict.fromkeys(keys)
-            ]
+            times = [Series(case, uuid, "", TIME, cache) for uuid, case, cache in dict.fromkeys(keys)]
+            rows = [{"run_id": run, "series_id": number} for number in put_series(connection, times).values()]
             if rows:
                 connection.execute(insert(OverBudgetCases), rows)
 
     def over_budget(self, run: int) -> list[CaseKey]:
         """Return the cases that a run did not measure because its budget was used up, under their present names."""
+        skipped = select(OverBudgetCases.series_id).where(OverBudgetCases.run_id == run)
         with self._database.reading() as connection:
-            rows = connection.execute(with_case(OverBudgetCases).where(OverBudgetCases.run_id == run)).all()
-        return [(row.uuid, case_of(row.benchmark, row.variant, row.point, row.version), row.cache) for row in rows]
+            times = load_series(connection, SeriesRows.id.in_(skipped)).values()
+        return [(series.device, series.case, series.cache) for series in times]
 
     def list(self, limit: int | None = None, known: Mapping[int, RunRow] = NOTHING_KNOWN) -> list[RunRow]:
         """Return all runs, or the newest ``limit``, newest first.
@@ -343,11 +346,11 @@ def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0)
 def _sizes(connection: Connection, runs: Sequence[int]) -> Counter[int]:
     """Return how many cases each run selected, on any device; a case counts once for each cache state."""
     sizes: Counter[int] = Counter()
+    measured = select(Measurements.run_id, Measurements.case_id, Measurements.cache)
+    skipped = select(OverBudgetCases.run_id, SeriesRows.case_id, SeriesRows.cache)
     selected = union(
-        *(
-            select(table.run_id, table.case_id, table.cache).where(among(table.run_id, runs))
-            for table in (Measurements, OverBudgetCases)
-        )
+        measured.where(among(Measurements.run_id, runs)),
+        skipped.join(SeriesRows, SeriesRows.id == OverBudgetCases.series_id).where(among(OverBudgetCases.run_id, runs)),
     ).subquery()
     sizes.update(dict(connection.execute(select(selected.c.run_id, func.count()).group_by(selected.c.run_id)).all()))
     return sizes

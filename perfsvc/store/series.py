@@ -12,15 +12,15 @@ from perfsvc.model import MAX_ERROR, TIME, CacheState, Case, Level, Series, Stat
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
     CASE_COLUMNS,
-    CaseIds,
     Names,
     case_ids,
     case_of,
     id_of_name,
     ids_of,
     judged,
+    load_series,
 )
-from perfsvc.store.levels import levels_of, levels_of_runs, load_series, read_levels, write_levels
+from perfsvc.store.levels import levels_of, levels_of_runs, read_levels, write_levels
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
@@ -28,7 +28,6 @@ from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
-    Environments,
     FormerNames,
     Levels,
     Measurements,
@@ -318,96 +317,3 @@ def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
 
 def _key(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
-
-
-# --- segments ---------------------------------------------------------------------------------------------------------
-
-
-def segment_starts(connection: Connection, cases: Collection[int], run: int) -> dict[CaseIds, int]:
-    """For each case, return the newest earlier run that measured it in another environment than ``run``.
-
-    The segment of ``run`` begins after the returned run. The keys are case, device and cache state. A run with
-    uncommitted changes ends no segment: trying another compiler in such a run changes nothing for later runs. A case is
-    absent if ``run`` did not measure it, or if it was always measured in the same environment.
-    """
-    query = (
-        select(*_SERIES_KEY, Measurements.environment_id)
-        .where(among(Measurements.case_id, cases), Measurements.run_id == run)
-        .distinct()
-    )
-    measured: dict[int, set[CaseIds]] = defaultdict(set)
-    for case, device, cache, environment in connection.execute(query):
-        measured[environment].add((case, device, cache))
-    return _last_elsewhere(connection, measured, run)
-
-
-def present_segment_starts(connection: Connection, keys: Collection[CaseIds]) -> dict[CaseIds, int]:
-    """Return, for each of some cases, the last run before its present segment (runs in one environment).
-
-    The keys are case, device and cache state. Only runs that have ended, had no uncommitted changes and are not
-    excluded count. A case that was measured in one environment only is absent.
-    """
-    after_all = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
-    measured: dict[int, set[CaseIds]] = defaultdict(set)
-    for key, (_, environment) in _last_measured(connection, keys, after_all).items():
-        measured[environment].add(key)
-    return _last_elsewhere(connection, measured, after_all)
-
-
-def _last_elsewhere(
-    connection: Connection, measured: Mapping[int, Collection[CaseIds]], run: int
-) -> dict[CaseIds, int]:
-    """For each case, return the newest run before ``run`` that measured it in another environment, if there is one.
-
-    ``measured`` has the cases by the environment that is theirs.
-    """
-    starts: dict[CaseIds, int] = {}
-    for environment, keys in measured.items():
-        for key, (last, _) in _last_measured(connection, keys, run, other_than=environment).items():
-            starts[key] = max(starts.get(key, 0), last)
-    return starts
-
-
-def _last_measured(
-    connection: Connection, keys: Collection[CaseIds], run: int, *, other_than: int | None = None
-) -> dict[CaseIds, tuple[int, int]]:
-    """For each case, return the newest run before ``run`` that measured it, and the environment of the run.
-
-    Looks at the newest runs first, and then only for the cases that were not found: to read all measurements would take
-    the longer the more nights there are. Only runs that have ended, had no uncommitted changes and are not excluded
-    count. A case that no such run measured is absent.
-
-    Args:
-        connection: a transaction.
-        keys: case, device and cache state of each case.
-        run: the run.
-        other_than: an environment in which measurements do not count; None to count all.
-    """
-    # By the ids of environments, which an index finds: a comparison with one would read all measurements.
-    environments, elsewhere = select(Environments.id), []
-    if other_than is not None:
-        environments = environments.where(Environments.id != other_than)
-        elsewhere = [Measurements.environment_id != other_than]
-    on_devices = exists().where(
-        Measurements.environment_id.in_(environments),
-        Measurements.run_id == Runs.id,
-        among(Measurements.device_id, {device for _, device, _ in keys}),
-    )
-    earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-    runs = connection.scalars(select(Runs.id).where(*earlier, on_devices).order_by(Runs.id.desc())).all()
-    last: dict[CaseIds, tuple[int, int]] = {}
-    missing, at, count = set(keys), 0, 1
-    while missing and at < len(runs):
-        part = runs[at : at + count]
-        query = (
-            select(*_SERIES_KEY, func.max(Measurements.run_id), Measurements.environment_id)
-            .where(among(Measurements.run_id, part), among(Measurements.case_id, {case for case, _, _ in missing}))
-            .where(*elsewhere, judged(Measurements.run_id, Measurements.case_id))
-            .group_by(*_SERIES_KEY, Measurements.environment_id)
-        )
-        for case, device, cache, newest, environment in connection.execute(query):
-            if (key := (case, device, cache)) in missing:
-                last[key] = max(last.get(key, (0, 0)), (newest, environment))
-        missing -= last.keys()
-        at, count = at + count, count * 4
-    return last

@@ -1,12 +1,11 @@
 """Verdicts on the series of a run, and confirmations: suspects of the run that were measured again in A/B pairs."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, insert, select
+from sqlalchemy import Select, bindparam, delete, exists, insert, select, update
 
 from perfsvc.model import (
     MAX_ERROR,
@@ -22,32 +21,23 @@ from perfsvc.model import (
 )
 from perfsvc.store.baselines.nights import IS_EVENT
 from perfsvc.store.cases import (
-    CASE_COLUMNS,
-    Names,
-    case_id,
-    case_ids,
-    case_of,
-    device_id,
-    device_ids,
     ids_of,
-    judged,
+    load_series,
+    put_series,
+    series_ids,
     series_of,
-    with_case,
+    with_series,
 )
+from perfsvc.store.levels import VERDICT, note_exclusions, replicas_in
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, new_id
-from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
+from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
 from perfsvc.store.schema.samples import pack, readable_samples
-from perfsvc.store.schema.tables import Cases, Devices, Runs
+from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows
 
 _SIDES = ("baseline", "candidate")
-
-
-def _words(column: Any) -> Callable[[str | None], Any]:
-    """Return a function that converts the texts of a column as the column's type does, each once."""
-    return cache(lambda text: column.type.process_result_value(text, None))
 
 
 class VerdictStore:
@@ -58,36 +48,39 @@ class VerdictStore:
 
     def put(self, run: int, judgements: Sequence[Judgement]) -> None:
         """Store the verdicts on a run's series; they replace all earlier verdicts on the run."""
+        none = dict.fromkeys(VERDICT)
+        of_run = Levels.run_id == run
         with self._database.writing() as connection:
-            connection.execute(delete(Verdicts).where(Verdicts.run_id == run))
-            cases = case_ids(connection, (judgement.series.case for judgement in judgements))
-            devices = device_ids(connection, (judgement.series.device for judgement in judgements))
+            connection.execute(delete(Levels).where(of_run, Levels.status.is_(None)))
+            connection.execute(update(Levels).where(of_run, Levels.verdict.is_not(None)).values(none))
+            ids = put_series(connection, (judgement.series for judgement in judgements))
+            measured = set(connection.scalars(select(Levels.series_id).where(of_run)))
             rows = [
                 {
-                    "run_id": run,
-                    "case_id": cases[judgement.series.case],
-                    "device_id": devices[judgement.series.device],
-                    "metric": judgement.series.metric,
-                    "cache": judgement.series.cache,
+                    "of": ids[judgement.series],
                     "verdict": judgement.verdict,
-                    "reason": judgement.reason,
+                    "verdict_reason": judgement.reason,
                     "ratio": number(judgement.ratio),
                     "low": number(judgement.low),
                     "high": number(judgement.high),
                     "baseline_run_id": judgement.baseline_run,
                     "baseline_s": number(judgement.baseline_s),
-                    "candidate_s": number(judgement.candidate_s),
                     "smallest": number(judgement.smallest),
                     "baseline_replicas": judgement.baseline_replicas,
-                    "candidate_replicas": judgement.candidate_replicas,
                     "baseline_runs": judgement.baseline_runs,
                     "between_nights": number(judgement.between_nights),
                     "cause": judgement.cause,
                 }
                 for judgement in judgements
             ]
+            if absent := [
+                {"run_id": run, "series_id": row["of"], "reason": ""} for row in rows if row["of"] not in measured
+            ]:
+                connection.execute(insert(Levels), absent)
             if rows:
-                connection.execute(insert(Verdicts), rows)
+                connection.execute(update(Levels).where(of_run, Levels.series_id == bindparam("of")), rows)
+            if absent:
+                note_exclusions(connection, run)
 
     def of_run(self, run: int, cases: Collection[Case] | None = None) -> list[Judgement]:
         """Return the verdicts on a run's series, except excluded ones.
@@ -95,43 +88,42 @@ class VerdictStore:
         With ``cases``, only the verdicts on these cases are returned.
         """
         query = (
-            select(
-                *CASE_COLUMNS,
-                *(Devices.uuid, Devices.model, Verdicts.metric, Verdicts.cache),
-                Verdicts.verdict,
-                Verdicts.reason,
-                Verdicts.ratio,
-                Verdicts.low,
-                Verdicts.high,
-                Verdicts.baseline_run_id,
-                Verdicts.run_id,
-                Verdicts.baseline_s,
-                Verdicts.candidate_s,
-                Verdicts.smallest,
-                Verdicts.baseline_replicas,
-                Verdicts.candidate_replicas,
-                Verdicts.baseline_runs,
-                Verdicts.between_nights,
-                Verdicts.cause,
-            )
-            .join(Cases, Cases.id == Verdicts.case_id)
-            .join(Devices, Devices.id == Verdicts.device_id)
-            .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
-            .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+            select(Levels.series_id, Levels.level, Levels.medians, Levels.status, Levels.run_id)
+            .add_columns(*(getattr(Levels, name) for name in VERDICT))
+            .join(SeriesRows, SeriesRows.id == Levels.series_id)
+            .where(Levels.run_id == run, Levels.verdict.is_not(None), Levels.excluded.is_(None))
+            .order_by(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.metric, SeriesRows.cache)
         )
         with self._database.reading() as connection:
-            if cases is not None:
-                query = query.where(among(Verdicts.case_id, ids_of(connection, cases).values()))
-            rows = connection.execute(query).all()
-        # The columns are in the order of the fields: a night has ten thousands of verdicts, and names take long.
-        return [Judgement(Series(case_of(*row[:4]), *row[4:8]), *row[8:]) for row in rows]
+            where = () if cases is None else (among(SeriesRows.case_id, ids_of(connection, cases).values()),)
+            series = load_series(connection, *where)
+            rows = connection.execute(query.where(*where)).all()
+        return [
+            Judgement(
+                series[row.series_id],
+                row.verdict,
+                row.verdict_reason,
+                row.ratio,
+                row.low,
+                row.high,
+                baseline_run=row.baseline_run_id,
+                candidate_run=run,
+                baseline_s=row.baseline_s,
+                candidate_s=row.level,
+                smallest=row.smallest,
+                baseline_replicas=row.baseline_replicas,
+                candidate_replicas=None if row.status is None else replicas_in(row.medians),
+                baseline_runs=row.baseline_runs,
+                between_nights=row.between_nights,
+                cause=row.cause,
+            )
+            for row in rows
+        ]
 
     def runs(self, runs: Collection[int]) -> set[int]:
         """Return which of some runs have a verdict that is not excluded."""
-        query = select(Runs.id).where(
-            among(Runs.id, runs),
-            exists().where(Verdicts.run_id == Runs.id, judged(Verdicts.run_id, Verdicts.case_id)),
-        )
+        judged = (Levels.verdict.is_not(None), Levels.excluded.is_(None))
+        query = select(Runs.id).where(among(Runs.id, runs), exists().where(Levels.run_id == Runs.id, *judged))
         with self._database.reading() as connection:
             return set(connection.scalars(query))
 
@@ -150,15 +142,17 @@ class VerdictStore:
         wanted = {(one.case, one.metric, one.cache) for one in series}
         with self._database.reading() as connection:
             ids = ids_of(connection, {one.case for one in series})
+            others = Devices.model.not_in(models), Devices.kind.not_in(("cpu", "host"))
+            known = load_series(connection, among(SeriesRows.case_id, ids.values()), *others)
+            known = {number: of for number, of in known.items() if (of.case, of.metric, of.cache) in wanted}
             query = (
-                with_case(Verdicts)
-                .where(among(Verdicts.case_id, ids.values()))
-                .where(Devices.model.not_in(models), Devices.kind.not_in(("cpu", "host")))
-                .where(Verdicts.run_id >= since, judged(Verdicts.run_id, Verdicts.case_id))
-                .order_by(Verdicts.run_id)
+                select(Levels.series_id, Levels.run_id, Levels.verdict)
+                .where(among(Levels.series_id, known), Levels.run_id >= since)
+                .where(Levels.verdict.is_not(None), Levels.excluded.is_(None))
+                .order_by(Levels.run_id, Levels.series_id)
             )
-            rows = [(series_of(row), row.run_id, row.verdict) for row in connection.execute(query)]
-        return [row for row in rows if (row[0].case, row[0].metric, row[0].cache) in wanted]
+            rows: Iterable[Any] = connection.execute(query)
+            return [(known[number], run, verdict) for number, run, verdict in rows]
 
     def events(
         self, runs: Collection[int], cases: Collection[Case] | None = None, *, metric: str | None = None
@@ -169,33 +163,22 @@ class VerdictStore:
         cases are returned, and with ``metric``, only those on this metric.
         """
         query = (
-            select(
-                *(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache),
-                *(Verdicts.run_id, Verdicts.verdict, Verdicts.ratio, Verdicts.cause),
-            )
-            .where(among(Verdicts.run_id, runs), IS_EVENT)
-            .where(judged(Verdicts.run_id, Verdicts.case_id))
-            .order_by(Verdicts.run_id)
+            select(Levels.series_id, Levels.run_id, Levels.verdict, Levels.ratio, Levels.cause)
+            # By a sum, which no other index finds: SQLite would read all levels of the runs.
+            .where(among(Levels.run_id + 0, runs), IS_EVENT, Levels.excluded.is_(None))
+            .order_by(Levels.run_id, Levels.series_id)
         )
-        if metric is not None:
-            query = query.where(Verdicts.metric == metric)
-        # By ids, and as plain tuples: a year of nights has tens of thousands of events, and series are slow keys.
-        events: dict[tuple[Any, ...], list[VerdictEvent]] = defaultdict(list)
+        events: dict[Series, list[VerdictEvent]] = defaultdict(list)
         with self._database.reading() as connection:
-            ids = None
+            where = [] if metric is None else [SeriesRows.metric == metric]
             if cases is not None:
-                ids = set(ids_of(connection, cases).values())
-                query = query.where(among(Verdicts.case_id, ids))
-            names = Names(connection, ids)
-            verdicts, causes, states = (_words(column) for column in (Verdicts.verdict, Verdicts.cause, Verdicts.cache))
-            with connection.execute(query) as result:
-                # SQLAlchemy would convert each text anew, which takes longer than reading it.
-                for *key, run, verdict, ratio, cause in result.cursor.fetchall():
-                    events[tuple(key)].append(VerdictEvent(run, verdicts(verdict), ratio, causes(cause)))
-            return {
-                names.series(case, device, of_metric, states(cache)): of_series
-                for (case, device, of_metric, cache), of_series in events.items()
-            }
+                where.append(among(SeriesRows.case_id, ids_of(connection, cases).values()))
+            series = load_series(connection, *where)
+            rows: Iterable[Any] = connection.execute(query)
+            for number, *event in rows:
+                if number in series:
+                    events[series[number]].append(VerdictEvent(*event))
+        return dict(events)
 
 
 class ConfirmationStore:
@@ -210,10 +193,7 @@ class ConfirmationStore:
         with self._database.writing() as connection:
             row = {
                 "run_id": judgement.candidate_run,
-                "case_id": case_id(connection, series.case),
-                "device_id": device_id(connection, series.device),
-                "metric": series.metric,
-                "cache": series.cache,
+                "series_id": put_series(connection, [series])[series],
                 "baseline_run_id": judgement.baseline_run,
                 "judged": judgement.verdict,
                 "judged_ratio": number(judgement.ratio),
@@ -261,12 +241,10 @@ class ConfirmationStore:
 
     def of_series(self, series: Collection[Series]) -> list[Confirmation]:
         """Return the confirmations of some series in all runs, oldest first, without the measurements of both sides."""
-        wanted = set(series)
-        devices = select(Devices.id).where(Devices.uuid.in_({measured.device for measured in wanted}))
-        query = with_case(Confirmations).where(Confirmations.device_id.in_(devices))
         with self._database.reading() as connection:
-            rows = connection.execute(query.order_by(Confirmations.id)).all() if wanted else ()
-        return [_confirmation(row, (), ()) for row in rows if series_of(row) in wanted]
+            of_series = among(Confirmations.series_id, series_ids(connection, set(series)).values())
+            rows = connection.execute(with_series(Confirmations).where(of_series).order_by(Confirmations.id)).all()
+        return [_confirmation(row, (), ()) for row in rows]
 
     def series(self, runs: Collection[int], *, conclusive: bool = False) -> set[Series]:
         """Return the series that were measured again as suspects of some runs.
@@ -296,7 +274,7 @@ def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
 
 
 def _of_runs(runs: Collection[int]) -> Select[Any]:
-    query = with_case(Confirmations)
+    query = with_series(Confirmations)
     return query.where(among(Confirmations.run_id, runs)).order_by(Confirmations.id)
 
 

@@ -1,7 +1,7 @@
 """Compare a run with another run, or with the baseline of each series."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.selection import Selection, parse
 from perfsvc.service.compare.confirmations import with_answers_of_other_runs, with_confirmations
-from perfsvc.service.compare.nights import with_nights
+from perfsvc.service.compare.nights import further_runs, with_nights
 from perfsvc.service.compare.sides import settled_by_code, sides_of
 from perfsvc.service.revisions import BASELINE, choose, require_judged, resolve
 from perfsvc.store import RunRow, Store
@@ -309,27 +309,22 @@ def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, jud
     moved = [
         judgement for judgement in judgements if judgement.verdict in judge.MOVES and judgement.series.metric == TIME
     ]
-    of_cycles = {
-        replace(judgement.series, metric=CYCLES): judgement
+    compared = {
+        judgement.series: (judgement.baseline_run, judgement.candidate_run)
         for judgement in moved
         if judgement.baseline_run is not None and judgement.candidate_run is not None
     }
-    after = _counted(store, {series: judgement.candidate_run or 0 for series, judgement in of_cycles.items()})
-    before = _counted(store, {series: of_cycles[series].baseline_run or 0 for series in after})
-    for run in {level.run for level in after.values()}:
-        of_run = {series: level for series, level in before.items() if after[series].run == run}
-        before |= with_nights(store, of_run, run, of_run)
-    return {
-        replace(series, metric=TIME): judge.compare_levels(level, after[series]) for series, level in before.items()
-    }
-
-
-def _counted(store: Store, runs: Mapping[Series, int]) -> dict[Series, Level]:
-    """Return the level of each series of clock cycles of which every replica has cycles; omit the others."""
-    counted = store.baselines.replica_levels({series: [run] for series, run in runs.items()})
-    return {
-        series: Level(run, Status.OK, medians=values)
-        for series, of_run in counted.items()
-        for run, values in of_run.items()
-        if min(values) > 0
-    }
+    runs: dict[Series, list[int]] = {}
+    for candidate in {after for _, after in compared.values()}:
+        own = {series: before for series, (before, after) in compared.items() if after == candidate}
+        further = further_runs(store, store.series.levels_of(own), candidate, own)
+        runs |= {series: [before, candidate, *further.get(series, ())] for series, before in own.items()}
+    counted = store.baselines.values_of_metric(CYCLES, runs)
+    compared_cycles: dict[Series, judge.Comparison] = {}
+    for series, values in counted.items():
+        before, after = (values.get(run, ()) for run in compared[series])
+        if before and after and min(*before, *after) > 0:
+            more = tuple(values[run] for run in runs[series][2:] if run in values)
+            level = Level(compared[series][0], Status.OK, medians=before, further=more)
+            compared_cycles[series] = judge.compare_levels(level, Level(compared[series][1], Status.OK, medians=after))
+    return compared_cycles

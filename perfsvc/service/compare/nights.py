@@ -20,6 +20,22 @@ def with_nights(
 ) -> dict[Series, Level]:
     """Return the levels of baselines, some of them with the values of the further runs of the same code.
 
+    See ``further_runs`` for the arguments.
+    """
+    runs = further_runs(store, levels, run, series)
+    values = store.baselines.replica_levels(runs) if any(runs.values()) else {}
+    further = {
+        measured: tuple(of_run[number] for number in runs[measured] if number in of_run)
+        for measured, of_run in values.items()
+    }
+    return {measured: replace(level, further=further.get(measured, ())) for measured, level in levels.items()}
+
+
+def further_runs(
+    store: Store, levels: Mapping[Series, Level], run: int, series: Collection[Series]
+) -> dict[Series, list[int]]:
+    """Return the further runs of the same code of each baseline that has any.
+
     These are the clean runs after the baseline's run and before ``run``, in the same environment. A baseline has at
     most ``MOST_NIGHTS``: its first ``FIRST_RUNS``, and the newest. A clean run has a correct result and committed code,
     and is not excluded. A run does not count if a finding reports that the case had moved in it: its GPU was slow, for
@@ -41,7 +57,7 @@ def with_nights(
     }
     used = store.baselines.nights(baselines, run) if baselines else {}
     same = _same_code(store, {measured: (of_run[baselines[measured]], of_run) for measured, of_run in used.items()})
-    runs = {
+    return {
         measured: _first_and_newest(
             [
                 number
@@ -51,12 +67,6 @@ def with_nights(
         )
         for measured, of_run in used.items()
     }
-    values = store.baselines.replica_levels(runs) if any(runs.values()) else {}
-    further = {
-        measured: tuple(of_run[number] for number in runs[measured] if number in of_run)
-        for measured, of_run in values.items()
-    }
-    return {measured: replace(level, further=further.get(measured, ())) for measured, level in levels.items()}
 
 
 def _first_and_newest(runs: Sequence[int]) -> list[int]:

@@ -2,48 +2,45 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Executable,
     Select,
-    and_,
     bindparam,
     delete,
+    exists,
     func,
     insert,
-    literal,
     or_,
     select,
+    tuple_,
     union_all,
 )
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, Series, Status
+from perfsvc.model import Cause, FindingState, Pin, Series, Status
 from perfsvc.store.baselines.expected import correct_series, expected_series
-from perfsvc.store.baselines.nights import earlier_runs, replica_levels
-from perfsvc.store.cases import CaseIds, SeriesKey, judged, series_keys, series_of, with_case
+from perfsvc.store.baselines.nights import earlier_runs, replica_levels, values_of_metric
+from perfsvc.store.cases import ids_of, is_judged, judged, load_series, series_ids, series_of, with_series
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Pins, Verdicts
-from perfsvc.store.schema.tables import Devices, Measurements, Metrics, Runs
-from perfsvc.store.series import present_segment_starts, segment_starts
+from perfsvc.store.schema.judging_tables import FindingCases, Findings, Pins
+from perfsvc.store.schema.tables import ACCEPTED, Environments, Levels, Measurements, Runs, SeriesRows
 
 _NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
 """Improvements with these causes set no level: a lucky run would be the bar for all later ones."""
-IS_ACCEPTED = Verdicts.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True))
+IS_ACCEPTED = Levels.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True))
 """Whether a verdict may accept a level. The words stand in the statement itself: SQLite uses the partial index on them
 only without parameters."""
 _ACCEPTING = (
     IS_ACCEPTED,
-    or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_NOT_THE_CODE)),
+    or_(Levels.cause.is_(None), Levels.cause.not_in(_NOT_THE_CODE)),
     Runs.git_dirty.is_(False),
-    judged(Verdicts.run_id, Verdicts.case_id),
+    Levels.excluded.is_(None),
 )
 """The conditions under which a verdict accepts the level of its run."""
 
@@ -74,18 +71,19 @@ class BaselineStore:
         model, each with its pin or level. If the other devices have no pin or level either, the series is absent.
         """
         with self._database.reading() as connection:
-            devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
-            keys = series_keys(connection, series, {device.uuid: device.id for device in devices})
-            runs = _accepted_runs(connection, set(keys.values()), before_run)
-            runs |= _pinned_runs(connection, set(keys.values()))
-        other_devices = {
-            replace(series, device=device.uuid): runs[other]
-            for series, key in keys.items()
-            if key not in runs
-            for device in devices
-            if device.model == series.device_model and (other := key._replace(device=device.id)) in runs
-        }
-        return other_devices | {series: runs[key] for series, key in keys.items() if key in runs}
+            asked = list(series)
+            cases = ids_of(connection, {(of.case, of.case.formerly): of.case for of in asked}.values())
+            known = load_series(connection, among(SeriesRows.case_id, set(cases.values())))
+            ids = {of: number for number, of in known.items()}
+            runs = _accepted_runs(connection, ids, asked, before_run) | _pinned_runs(connection, known)
+        of_model: dict[tuple[Any, ...], list[Series]] = defaultdict(list)
+        for number in runs:
+            of_model[_of_model(known[number])].append(known[number])
+        found: dict[Series, int] = {}
+        for of in asked:
+            chosen = [of] if ids.get(of) in runs else of_model[_of_model(of)]
+            found |= {each: runs[ids[each]] for each in chosen}
+        return found
 
     def nights(self, baselines: Mapping[Series, int], before_run: int) -> dict[Series, dict[int, UsedCode]]:
         """Return the runs that may belong to each series' baseline, each with the code that it used.
@@ -97,15 +95,19 @@ class BaselineStore:
         baseline's run is unknown.
         """
         with self._database.reading() as connection:
-            return earlier_runs(connection, series_keys(connection, baselines), baselines, before_run)
+            return earlier_runs(connection, series_ids(connection, baselines), baselines, before_run)
 
     def replica_levels(self, runs: Mapping[Series, Collection[int]]) -> dict[Series, dict[int, tuple[float, ...]]]:
-        """Return the value of each replica (of the time: the median) of each series in its runs.
-
-        The samples are not read, so the result does not depend on retention.
-        """
+        """Return the value of each replica (of the time: the median) of each series in its runs."""
         with self._database.reading() as connection:
-            return replica_levels(connection, series_keys(connection, runs), runs)
+            return replica_levels(connection, series_ids(connection, runs), runs)
+
+    def values_of_metric(
+        self, metric: str, runs: Mapping[Series, Collection[int]]
+    ) -> dict[Series, dict[int, tuple[float, ...]]]:
+        """Return what ``replica_levels`` returns, of a metric that is not judged and has no levels."""
+        with self._database.reading() as connection:
+            return values_of_metric(connection, metric, runs)
 
     def expected(self, run: int) -> dict[Series, int]:
         """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
@@ -122,12 +124,10 @@ class BaselineStore:
 
     def pins(self) -> list[Pin]:
         """Return all pins."""
-        query = with_case(Pins).order_by(Pins.case_id, Pins.device_id, Pins.metric, Pins.cache)
+        query = with_series(Pins).order_by(SeriesRows.case_id, SeriesRows.device_id, SeriesRows.metric)
         with self._database.reading() as connection:
-            return [
-                Pin(series_of(row), row.run_id, row.set_at, row.set_by, row.comment)
-                for row in connection.execute(query)
-            ]
+            rows = connection.execute(query.order_by(SeriesRows.cache)).all()
+        return [Pin(series_of(row), row.run_id, row.set_at, row.set_by, row.comment) for row in rows]
 
     def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
         """Make a run the baseline of each series until the series is unpinned or pinned to another run.
@@ -136,34 +136,28 @@ class BaselineStore:
         """
         wanted = list(dict.fromkeys(series))
         with self._database.writing() as connection:
-            keys = series_keys(connection, wanted)
-            measured = set(correct_series(connection, run).values())
-            missing = [series.case.id for series in wanted if keys.get(series) not in measured]
-            if missing:
+            ids = {of: number for number, of in correct_series(connection, run).items()}
+            if missing := [of.case.id for of in wanted if of not in ids]:
                 raise NotMeasuredError(
                     f"run {run} has no correct result of {', '.join(missing)}", cure="pin a run that measured them"
                 )
-            _remove_pins(connection, keys.values())
-            now = datetime.now(UTC)
-            rows = [
-                {
-                    **_columns_of(key),
-                    "run_id": run,
-                    "set_at": now,
-                    "set_by": by,
-                    "comment": comment,
-                }
-                for key in set(keys.values())
-            ]
-            if rows:
-                connection.execute(insert(Pins), rows)
+            numbers = [ids[of] for of in wanted]
+            connection.execute(delete(Pins).where(among(Pins.series_id, numbers)))
+            pinned = {"run_id": run, "set_at": datetime.now(UTC), "set_by": by, "comment": comment}
+            if numbers:
+                connection.execute(insert(Pins), [{"series_id": number, **pinned} for number in numbers])
 
     def unpin(self, series: Iterable[Series] | None = None) -> int:
         """Remove the pins of some series, or all pins, and return how many there were."""
         with self._database.writing() as connection:
-            if series is None:
-                return connection.execute(delete(Pins)).rowcount
-            return _remove_pins(connection, series_keys(connection, series).values())
+            pins = delete(Pins)
+            if series is not None:
+                pins = pins.where(among(Pins.series_id, list(series_ids(connection, series).values())))
+            return connection.execute(pins).rowcount
+
+
+def _of_model(series: Series) -> tuple[Any, ...]:
+    return series.case, series.device_model, series.metric, series.cache
 
 
 def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[tuple[int, int]]:
@@ -180,113 +174,88 @@ def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[
         connection: a transaction.
         candidates: a query of runs and cases (``run_id``, ``case_id``): what may be removed.
     """
-    accepted = select(Verdicts.run_id, Verdicts.case_id).join(Runs, Runs.id == Verdicts.run_id).where(*_ACCEPTING)
-    kept = {(run, case) for run, case in connection.execute(accepted)}
-    kept |= {(run, case) for run, case in connection.execute(select(Pins.run_id, Pins.case_id))}
+    of_case = select(Levels.run_id, SeriesRows.case_id).join(SeriesRows, SeriesRows.id == Levels.series_id)
+    accepted = of_case.join(Runs, Runs.id == Levels.run_id).where(*_ACCEPTING)
+    pinned = select(Pins.run_id, SeriesRows.case_id).join(SeriesRows, SeriesRows.id == Pins.series_id)
+    kept = {(run, case) for query in (accepted, pinned) for run, case in connection.execute(query)}
     ended = Runs.state.in_(ENDED)
+    case_of: dict[int, int] = dict(connection.execute(select(SeriesRows.id, SeriesRows.case_id)).all())
     first = _first_correct_runs(connection, None, ended, candidates=candidates)
-    kept |= {(run, key.case) for key, run in first.items()}
-    starts = present_segment_starts(connection, {key.case_ids for key in first})
-    for start, keys in _by_start(first, starts).items():
-        later = candidates.subquery()
-        of_keys = among(later.c.case_id, _cases(keys))
-        in_segment = select(later.c.run_id, later.c.case_id).where(later.c.run_id > start, of_keys)
-        runs = _first_correct_runs(connection, None, ended, Runs.git_dirty.is_(False), candidates=in_segment)
-        kept |= {(run, key.case) for key, run in runs.items() if key in keys}
+    kept |= {(run, case_of[number]) for number, run in first.items()}
+    starts = _present_segment_starts(connection, first)
+    for start, numbers in _by_start(first, starts).items():
+        in_segment = (ended, Runs.git_dirty.is_(False), Levels.run_id > start)
+        runs = _first_correct_runs(connection, numbers, *in_segment, candidates=candidates)
+        kept |= {(run, case_of[number]) for number, run in runs.items()}
     return kept
 
 
-def _remove_pins(connection: Connection, keys: Iterable[SeriesKey]) -> int:
-    """Remove the pins of some series and return how many there were."""
-    removed = 0
-    for key in set(keys):
-        removed += connection.execute(delete(Pins).filter_by(**_columns_of(key))).rowcount
-    return removed
+def _pinned_runs(connection: Connection, ids: Collection[int]) -> dict[int, int]:
+    """Return the pinned runs of some series."""
+    rows = connection.execute(select(Pins.series_id, Pins.run_id).where(among(Pins.series_id, ids)))
+    return {number: run for number, run in rows}  # noqa: C416 - for mypy
 
 
-def _columns_of(key: SeriesKey) -> dict[str, Any]:
-    return {"case_id": key.case, "device_id": key.device, "metric": key.metric, "cache": key.cache}
+def _accepted_runs(
+    connection: Connection, ids: Mapping[Series, int], asked: Collection[Series], before_run: int
+) -> dict[int, int]:
+    """Return the run with the last accepted level of each series, and of the same series on other devices.
 
-
-def _cases(keys: Iterable[SeriesKey]) -> set[int]:
-    return {key.case for key in keys}
-
-
-def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    """Return the pinned runs of the cases in ``keys``, by series."""
-    query = select(Pins.case_id, Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
-    return _by_key(connection, query.where(among(Pins.case_id, _cases(keys))))
-
-
-def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_run: int) -> dict[SeriesKey, int]:
-    """Return the run with the last accepted level of each series, and of the same series on other devices."""
-    starts = segment_starts(connection, _cases(keys), before_run)
-    accepted = _last_accepted_runs(connection, _cases(keys), before_run)
+    Args:
+        connection: a transaction.
+        ids: the ids of all series of the cases.
+        asked: the series.
+        before_run: only earlier runs count.
+    """
+    own = {ids[of] for of in asked if of in ids}
+    starts = _segment_starts(connection, own, before_run)
+    accepted = _last_accepted_runs(connection, ids.values(), before_run)
     # The first run of a segment is compared with the segment before it; later runs are compared with the first run.
-    old = {key for key in keys if accepted.get(key, 0) <= starts.get(key.case_ids, 0)}
-    in_segment = _first_runs_in_segments(connection, old, starts, before_run)
-    first = _first_runs(connection, keys - accepted.keys() - in_segment.keys(), Runs.id < before_run)
+    old = {number for number in own if accepted.get(number, 0) <= starts.get(number, 0)}
+    in_segment: dict[int, int] = {}
+    for start, numbers in _by_start(old, starts).items():
+        later = (Runs.id > start, Runs.id < before_run, Runs.git_dirty.is_(False))
+        in_segment |= _first_runs(connection, numbers, *later)
+    without = {of.case for of in asked if ids.get(of) not in {**accepted, **in_segment}}
+    others = [number for of, number in ids.items() if of.case in without]
+    first = _first_runs(connection, others, Runs.id < before_run) if others else {}
     return first | accepted | in_segment
 
 
-def _last_accepted_runs(connection: Connection, cases: Collection[int], before_run: int) -> dict[SeriesKey, int]:
+def _last_accepted_runs(connection: Connection, ids: Iterable[int], before_run: int) -> dict[int, int]:
     """Return the newest earlier run whose level a verdict or a person accepted, by series."""
-    series: tuple[Any, ...] = (Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+    wanted = set(ids)
     by_verdict = (
-        select(*series, func.max(Verdicts.run_id))
-        .join(Runs, Runs.id == Verdicts.run_id)
-        .where(among(Verdicts.case_id, cases), Verdicts.run_id < before_run, *_ACCEPTING)
-        .group_by(*series)
+        select(Levels.series_id, func.max(Levels.run_id))
+        .join(Runs, Runs.id == Levels.run_id)
+        # By a sum, which no other index finds: SQLite would read all levels of the series.
+        .where(among(Levels.series_id + 0, wanted), Levels.run_id < before_run, *_ACCEPTING)
+        .group_by(Levels.series_id)
     )
-    series = (FindingCases.case_id, FindingCases.device_id, FindingCases.metric, FindingCases.cache)
     by_person = (  # without recovered series: they are back at their old level
-        select(*series, func.max(FindingCases.last_run_id))
+        select(FindingCases.series_id, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .where(among(FindingCases.case_id, cases), FindingCases.last_run_id < before_run)
-        .where(judged(FindingCases.last_run_id, FindingCases.case_id))
+        .where(among(FindingCases.series_id, wanted), FindingCases.last_run_id < before_run)
+        .where(is_judged(FindingCases.last_run_id, FindingCases.series_id))
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
-        .group_by(*series)
+        .group_by(FindingCases.series_id)
     )
-    accepted: dict[SeriesKey, int] = {}
-    rows: Iterable[Any] = connection.execute(union_all(by_verdict, by_person))
-    for case, device, metric, cache, run in rows:
-        key = SeriesKey(case, device, metric, cache)
-        accepted[key] = max(run, accepted.get(key, 0))
+    accepted: dict[int, int] = {}
+    for number, run in connection.execute(union_all(by_verdict, by_person)):
+        accepted[number] = max(run, accepted.get(number, 0))
     return accepted
 
 
-def _first_runs_in_segments(
-    connection: Connection,
-    keys: Iterable[SeriesKey],
-    starts: Mapping[CaseIds, int],
-    before_run: int,
-) -> dict[SeriesKey, int]:
-    """For each series, return the first run of its segment that has a correct result of committed code.
-
-    Series without a segment start are absent.
-    """
-    return {
-        key: run
-        for start, of_start in _by_start(keys, starts).items()
-        for key, run in _first_runs(
-            connection, of_start, Runs.id > start, Runs.id < before_run, Runs.git_dirty.is_(False)
-        ).items()
-        if key in of_start
-    }
-
-
-def _by_start(keys: Iterable[SeriesKey], starts: Mapping[CaseIds, int]) -> dict[int, set[SeriesKey]]:
+def _by_start(ids: Iterable[int], starts: Mapping[int, int]) -> dict[int, set[int]]:
     """Return the series whose segment begins after each run; series without a segment start are absent."""
-    by_start: dict[int, set[SeriesKey]] = defaultdict(set)
-    for key in keys:
-        if key.case_ids in starts:
-            by_start[starts[key.case_ids]].add(key)
+    by_start: dict[int, set[int]] = defaultdict(set)
+    for number in ids:
+        if number in starts:
+            by_start[starts[number]].add(number)
     return by_start
 
 
-def _first_runs(
-    connection: Connection, keys: Collection[SeriesKey], *runs: ColumnElement[bool]
-) -> dict[SeriesKey, int]:
+def _first_runs(connection: Connection, ids: Collection[int], *runs: ColumnElement[bool]) -> dict[int, int]:
     """For each series, return the first run that meets the conditions ``runs`` and has a correct result.
 
     Runs without uncommitted changes are preferred. Nearly all series have a correct result in the first run; later runs
@@ -294,68 +263,109 @@ def _first_runs(
     """
     conditions = (Runs.state.in_(ENDED), judged(Runs.id), *runs)
     first_run = select(Runs.id).where(*conditions).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
-    if not keys:
-        return {}
-    first = _first_correct_runs(connection, _cases(keys), Measurements.run_id == first_run)
-    if missing := keys - first.keys():
-        first = _first_correct_runs(connection, _cases(missing), *conditions) | first
+    first = _first_correct_runs(connection, ids, Levels.run_id == first_run)
+    if missing := set(ids) - first.keys():
+        first |= _first_correct_runs(connection, missing, *conditions)
     return first
 
 
 def _first_correct_runs(
     connection: Connection,
-    cases: Collection[int] | None,
+    ids: Collection[int] | None,
     *runs: ColumnElement[bool],
     candidates: Select[int, int] | None = None,
-) -> dict[SeriesKey, int]:
-    """For each series of some cases, or of all, return the first run that has a correct result.
+) -> dict[int, int]:
+    """For some series, or all, return the first run that has a correct result.
 
     Only the runs that meet the conditions ``runs`` count, and of these only the runs and cases that ``candidates``
-    returns, if it is given. Runs without uncommitted changes are preferred. A result is correct if all replicas are ok.
+    returns, if it is given. Runs without uncommitted changes are preferred.
     """
-    of_cases = [] if cases is None else [among(Measurements.case_id, cases)]
-    names = ("run_id", "case_id", "device_id", "cache")
-    measured = [getattr(Measurements, name) for name in names]
-    results = (
-        select(
-            *measured,
-            func.max(Measurements.sample_count).label("samples"),
-            func.max(Measurements.max_error).label("max_error"),
-        )
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(*runs, *of_cases, judged(Measurements.run_id, Measurements.case_id))
-        .group_by(*measured)
-        .having(func.count().filter(Measurements.status != Status.OK) == 0)
+    clean = func.min(Levels.run_id).filter(Runs.git_dirty.is_(False))
+    query = (
+        select(Levels.series_id, func.coalesce(clean, func.min(Levels.run_id)))
+        .join(Runs, Runs.id == Levels.run_id)
+        .where(Levels.status == Status.OK, Levels.medians.is_not(None), Levels.excluded.is_(None), *runs)
+        .group_by(Levels.series_id)
     )
+    if ids is not None:
+        query = query.where(among(Levels.series_id, ids))
     if candidates is not None:
-        pairs = candidates.subquery()
-        # Distinct pairs of a run and a case: SQLite then begins with them, and not with all measurements.
-        of = select(pairs.c.run_id, pairs.c.case_id).distinct().subquery("candidates")
-        results = results.join(of, and_(of.c.run_id == Measurements.run_id, of.c.case_id == Measurements.case_id))
-    correct = results.cte("correct")
-
-    def first(metric: Any) -> Select[Any]:
-        """Return a query of the first run of each series of a metric; runs of committed code are preferred."""
-        clean = func.min(correct.c.run_id).filter(Runs.git_dirty.is_(False))
-        run = func.coalesce(clean, func.min(correct.c.run_id))
-        return (
-            select(correct.c.case_id, correct.c.device_id, metric, correct.c.cache, run)
-            .join(Runs, Runs.id == correct.c.run_id)
-            .group_by(correct.c.case_id, correct.c.device_id, correct.c.cache)
-        )
-
-    by_name = (
-        first(Metrics.name)
-        .join(Measurements, and_(*(getattr(Measurements, name) == correct.c[name] for name in names)))
-        .join(Metrics, Metrics.measurement_id == Measurements.id)
-        .where(Metrics.value.is_not(None))
-        .group_by(Metrics.name)
-    )
-    timed = first(literal(TIME)).where(correct.c.samples > 0)
-    with_error = first(literal(MAX_ERROR)).where(correct.c.max_error.is_not(None))
-    return _by_key(connection, union_all(timed, with_error, by_name))
+        query = query.join(SeriesRows, SeriesRows.id == Levels.series_id)
+        query = query.where(tuple_(Levels.run_id, SeriesRows.case_id).in_(candidates))
+    return {number: run for number, run in connection.execute(query)}  # noqa: C416 - for mypy
 
 
-def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:
-    """Return the runs that a query returns by series; its columns are those of ``SeriesKey`` and the run."""
-    return {SeriesKey(*key): run for *key, run in connection.execute(query)}
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def _segment_starts(connection: Connection, ids: Collection[int], run: int) -> dict[int, int]:
+    """For each series, return the newest earlier run that measured it in another environment than ``run``.
+
+    The segment of ``run`` begins after the returned run. A run with uncommitted changes ends no segment: trying another
+    compiler in such a run changes nothing for later runs. A series is absent if ``run`` did not measure it, or if it
+    was always measured in the same environment.
+    """
+    query = select(Levels.series_id, Levels.environment_id).where(among(Levels.series_id, ids), Levels.run_id == run)
+    rows: Iterable[Any] = connection.execute(query.where(Levels.environment_id.is_not(None)))
+    return _last_elsewhere(connection, dict(map(tuple, rows)), run)
+
+
+def _present_segment_starts(connection: Connection, ids: Collection[int]) -> dict[int, int]:
+    """Return, for each of some series, the last run before its present segment (runs in one environment).
+
+    Only runs that have ended, had no uncommitted changes and are not excluded count. A series that was measured in one
+    environment only is absent.
+    """
+    after_all = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
+    last = _last_measured(connection, set(ids), after_all)
+    return _last_elsewhere(connection, {number: environment for number, (_, environment) in last.items()}, after_all)
+
+
+def _last_elsewhere(connection: Connection, own: Mapping[int, int], run: int) -> dict[int, int]:
+    """For each series, return the newest run before ``run`` that measured it in another environment than its own."""
+    by_environment: dict[int, set[int]] = defaultdict(set)
+    for number, environment in own.items():
+        by_environment[environment].add(number)
+    starts: dict[int, int] = {}
+    for environment, numbers in by_environment.items():
+        last = _last_measured(connection, numbers, run, other_than=environment)
+        starts |= {number: newest for number, (newest, _) in last.items()}
+    return starts
+
+
+def _last_measured(
+    connection: Connection, ids: set[int], run: int, *, other_than: int | None = None
+) -> dict[int, tuple[int, int]]:
+    """For each series, return the newest run before ``run`` that measured it, and the environment of the run.
+
+    Looks at the newest runs first, and then only for the series that were not found: to read all levels would take the
+    longer the more nights there are. Only runs that have ended, had no uncommitted changes and are not excluded count.
+    A series that no such run measured is absent.
+
+    Args:
+        connection: a transaction.
+        ids: the series.
+        run: the run.
+        other_than: an environment in which levels do not count; None to count all.
+    """
+    # By the ids of environments, which an index finds: a comparison with one would read all measurements.
+    environments = select(Environments.id)
+    elsewhere: list[ColumnElement[bool]] = [Levels.environment_id.is_not(None)]
+    if other_than is not None:
+        environments = environments.where(Environments.id != other_than)
+        elsewhere = [Levels.environment_id != other_than]
+    measured = Measurements.environment_id.in_(environments), Measurements.run_id == Runs.id
+    earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), exists().where(*measured))
+    runs = connection.scalars(select(Runs.id).where(*earlier).order_by(Runs.id.desc())).all()
+    last: dict[int, tuple[int, int]] = {}
+    missing, at, count = set(ids), 0, 1
+    while missing and at < len(runs):
+        part = runs[at : at + count]
+        query = select(Levels.series_id, Levels.run_id, Levels.environment_id).order_by(Levels.run_id)
+        query = query.where(among(Levels.run_id, part), among(Levels.series_id, missing), *elsewhere)
+        rows: Iterable[Any] = connection.execute(query.where(Levels.excluded.is_(None)))
+        for number, newest, environment in rows:
+            last[number] = newest, environment
+        missing -= last.keys()
+        at, count = at + count, count * 4
+    return last

@@ -1,15 +1,18 @@
 """The series that a run should have measured, by the previous run of its scope."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple_, union
+from sqlalchemy import ColumnElement, Connection, Select, exists, func, select, union
 
-from perfsvc.model import RunState, Series, Status
-from perfsvc.store.cases import CaseIds, SeriesKey, judged, series_keys
-from perfsvc.store.levels import load_series
+from perfsvc.model import CacheState, Case, RunState, Series, Status
+from perfsvc.store.cases import judged, load_series
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import Exclusions
-from perfsvc.store.schema.tables import Levels, Measurements, OverBudgetCases, Runs, SeriesRows
+from perfsvc.store.schema.tables import Devices, Levels, Measurements, OverBudgetCases, Runs, SeriesRows
+
+_Cell = tuple[Case, str, CacheState]
+"""A case on a device (UUID) in a cache state."""
 
 
 def expected_series(connection: Connection, run: int) -> dict[Series, int]:
@@ -22,21 +25,21 @@ def expected_series(connection: Connection, run: int) -> dict[Series, int]:
     excused = _not_measured(connection, run)
     runs: dict[Series, int] = {}
     for source in sorted({*previous.values(), *earlier.values()}):
-        for series, key in correct_series(connection, source).items():
-            if key.case_ids not in excused and source == earlier.get(key.case_ids, previous.get(key.device)):
+        for series in correct_series(connection, source).values():
+            cell = (series.case, series.device, series.cache)
+            if cell not in excused and source == earlier.get(cell, previous.get(series.device)):
                 runs[series] = source
     return runs
 
 
-def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
-    """Return the series of which a run has a correct result, each with its key."""
+def correct_series(connection: Connection, run: int) -> dict[int, Series]:
+    """Return the series of which a run has a correct result, by their id."""
     levels = (Levels.run_id == run, Levels.status == Status.OK, Levels.excluded.is_(None))
-    of_run = load_series(connection, SeriesRows.id.in_(select(Levels.series_id).where(*levels)))
-    return series_keys(connection, of_run.values())
+    return load_series(connection, SeriesRows.id.in_(select(Levels.series_id).where(*levels)))
 
 
-def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
-    """For each device of a run (by id), return the newest earlier run of the same scope that finished on it.
+def _previous_runs(connection: Connection, number: int) -> dict[str, int]:
+    """For each device of a run (by UUID), return the newest earlier run of the same scope that finished on it.
 
     A scope is a suite with a selection of cases. Runs without uncommitted changes are preferred.
     """
@@ -46,8 +49,8 @@ def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
     missing = _devices(connection, number)
     runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == RunState.FINISHED, Runs.id < number)
     runs = runs.where(judged(Runs.id))
-    clean: dict[int, int] = {}
-    dirty: dict[int, int] = {}
+    clean: dict[str, int] = {}
+    dirty: dict[str, int] = {}
     for run, is_dirty in connection.execute(runs.order_by(Runs.id.desc())).all():
         if not missing:
             break
@@ -57,34 +60,31 @@ def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
     return dirty | clean
 
 
-def _devices(connection: Connection, run: int) -> set[int]:
-    return set(connection.scalars(select(Measurements.device_id).where(Measurements.run_id == run).distinct()))
+def _devices(connection: Connection, run: int) -> set[str]:
+    measured = select(Measurements.device_id).where(Measurements.run_id == run)
+    return set(connection.scalars(select(Devices.uuid).where(Devices.id.in_(measured))))
 
 
-def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
+def measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:
     """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
 
-    A case that is excluded from judging counts as over budget. ``runs`` maps the id of each device to a run on it.
+    A case that is excluded from judging counts as over budget. ``runs`` maps the UUID of each device to a run on it.
     """
-    unmeasured = _skipped(runs.values())
-    scope = select(Runs.scope).where(Runs.id == unmeasured.c.run_id).correlate(unmeasured).scalar_subquery()
-    earlier = and_(
-        Measurements.case_id == unmeasured.c.case_id,
-        Measurements.device_id == unmeasured.c.device_id,
-        Measurements.cache == unmeasured.c.cache,
-        Measurements.run_id < unmeasured.c.run_id,
-        judged(Measurements.run_id, Measurements.case_id),
-    )
-    query = (
-        select(Measurements.case_id, Measurements.device_id, Measurements.cache, newest_clean())
-        .select_from(unmeasured)
-        .join(Measurements, earlier)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(tuple_(unmeasured.c.device_id, unmeasured.c.run_id).in_(list(runs.items())))
-        .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
-        .group_by(Measurements.case_id, Measurements.device_id, Measurements.cache)
-    )
-    return {(case, device, cache): run for case, device, cache, run in connection.execute(query)}
+    found: dict[_Cell, int] = {}
+    for device, run in runs.items():
+        scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
+        unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run)), Devices.uuid == device)
+        query = (
+            select(Levels.series_id, newest_clean())
+            .join(Runs, Runs.id == Levels.run_id)
+            .where(among(Levels.series_id, unmeasured), Levels.status.is_not(None), Levels.excluded.is_(None))
+            .where(Levels.run_id < run, Runs.scope == scope, Runs.state == RunState.FINISHED)
+            .group_by(Levels.series_id)
+        )
+        for number, newest in connection.execute(query) if unmeasured else ():
+            series = unmeasured[number]
+            found[series.case, series.device, series.cache] = newest
+    return found
 
 
 def newest_clean() -> ColumnElement[int]:
@@ -93,22 +93,16 @@ def newest_clean() -> ColumnElement[int]:
     return func.coalesce(clean, func.max(Runs.id))
 
 
-def _skipped(runs: Iterable[int]) -> CTE:
-    """Return a query of the cases that were over budget in some runs or individually excluded from them."""
-    numbers = set(runs)
-    over_budget = select(
-        OverBudgetCases.run_id, OverBudgetCases.case_id, OverBudgetCases.device_id, OverBudgetCases.cache
-    ).where(among(OverBudgetCases.run_id, numbers))
-    excluded = (
-        select(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
-        .join(Exclusions, and_(Exclusions.run_id == Measurements.run_id, Exclusions.case_id == Measurements.case_id))
-        .where(among(Measurements.run_id, numbers), Exclusions.included_at.is_(None))
-    )
-    return union(over_budget, excluded).cte("skipped")
+def _skipped(run: int) -> Select[Any]:
+    """Return a query of the series of times that were over budget in a run or individually excluded from it."""
+    over_budget = select(OverBudgetCases.series_id).where(OverBudgetCases.run_id == run)
+    by_case = Exclusions.run_id == run, Exclusions.included_at.is_(None), Exclusions.case_id == SeriesRows.case_id
+    is_excluded = (Levels.run_id == run, Levels.excluded.is_not(None), exists().where(*by_case))
+    excluded = select(Levels.series_id).join(SeriesRows, SeriesRows.id == Levels.series_id).where(*is_excluded)
+    return select(union(over_budget, excluded).subquery())
 
 
-def _not_measured(connection: Connection, run: int) -> set[CaseIds]:
+def _not_measured(connection: Connection, run: int) -> set[_Cell]:
     """Return the cases that were over budget in a run or individually excluded from it."""
-    unmeasured = _skipped([run])
-    query = select(unmeasured.c.case_id, unmeasured.c.device_id, unmeasured.c.cache)
-    return {(case, device, cache) for case, device, cache in connection.execute(query)}
+    unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run)))
+    return {(series.case, series.device, series.cache) for series in unmeasured.values()}

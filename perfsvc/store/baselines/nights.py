@@ -5,15 +5,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Connection, and_, bindparam, exists, func, literal, or_, select
+from sqlalchemy import Connection, bindparam, select
 
-from perfsvc.model import FIRST_RUNS, TIME, Direction, FindingState, Series, Status, Verdict
-from perfsvc.store.cases import SeriesKey, judged
+from perfsvc.model import FIRST_RUNS, CacheState, Case, Direction, FindingState, Series, Status, Verdict
+from perfsvc.store.cases import ids_of, judged, load_series, series_of, with_series
+from perfsvc.store.levels import read_levels
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.judging_tables import EVENTS, FindingCases, Findings, Verdicts
-from perfsvc.store.schema.tables import Measurements, Metrics, Runs
+from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.tables import EVENTS, Devices, Levels, Measurements, Metrics, Runs, SeriesRows
 
 MOST_NIGHTS = 30
 """The most runs of a baseline: its first ``FIRST_RUNS`` and its newest."""
@@ -31,7 +32,7 @@ SEARCHED_FIRST = 2 * FIRST_RUNS
 DISTURBED = 1.08
 """A baseline with a run that alone was so much slower than the others would hide changes of the same size."""
 
-IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
+IS_EVENT = Levels.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
 """The condition of the index of events, which SQLite uses only if the values are literals."""
 
 ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
@@ -39,20 +40,20 @@ ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
 
 
 def earlier_runs(
-    connection: Connection, keys: Mapping[Series, SeriesKey], baselines: Mapping[Series, int], before_run: int
+    connection: Connection, ids: Mapping[Series, int], baselines: Mapping[Series, int], before_run: int
 ) -> dict[Series, dict[int, UsedCode]]:
     """Return the runs that may belong to the baseline of each series (``BaselineStore.nights``)."""
-    if not keys:
+    if not ids:
         return {}
-    anchors = {baselines[series] for series in keys}
+    anchors = {baselines[series] for series in ids}
     clean = _clean_runs(connection, min(anchors), before_run)
     searched = _searched_runs(clean, anchors, SEARCHED_AT_FIRST)
-    nights = _nights(connection, keys, baselines, before_run, searched)
+    nights = _nights(connection, ids, baselines, before_run, searched)
     # From this run on, all clean runs were searched. Older runs only matter to a series with too few since then.
     since = max((runs[-SEARCHED_AT_FIRST] for runs in clean if len(runs) > SEARCHED_AT_FIRST), default=0)
     few = {
-        series: key
-        for series, key in keys.items()
+        series: number
+        for series, number in ids.items()
         if series in nights and baselines[series] < since and _count_since(since, nights[series]) < MOST_NIGHTS
     }
     if few:
@@ -68,94 +69,48 @@ def _count_since(since: int, of_series: Mapping[int, UsedCode]) -> int:
 
 def _nights(
     connection: Connection,
-    keys: Mapping[Series, SeriesKey],
+    ids: Mapping[Series, int],
     baselines: Mapping[Series, int],
     before_run: int,
     searched: tuple[Collection[int], Collection[int]],
 ) -> dict[Series, dict[int, UsedCode]]:
     """Return what ``earlier_runs`` returns; ``searched`` has the runs that ``_searched_runs`` returned."""
-    anchors = {baselines[series] for series in keys}
+    anchors = {baselines[series] for series in ids}
     runs, first = searched
-    identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
-    replicas = func.count()
-    with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)
-    correct = (
-        select(
-            *identity,
-            func.min(Measurements.environment_id).label("environment"),
-            func.min(Measurements.binary_id).label("binary"),
-            func.min(Measurements.python_code_id).label("python"),
-        )
-        .where(among(Measurements.case_id, {key.case for key in keys.values()}))
-        .where(Measurements.device_id.in_({key.device for key in keys.values()}))
-        .where(Measurements.run_id < before_run, judged(Measurements.run_id, Measurements.case_id))
-        .where(or_(among(Measurements.run_id, runs), Measurements.run_id.in_(anchors)))
-        .group_by(*identity)
-        # A case has one code in a run unless its replicas differ, as they do after the run of another binary.
-        .having(replicas.filter(Measurements.status != Status.OK) == 0)
-        .having(with_binary == replicas, or_(with_python == 0, with_python == replicas))
-        .having(func.min(Measurements.binary_id) == func.max(Measurements.binary_id))
-        .having(func.min(Measurements.environment_id) == func.max(Measurements.environment_id))
-        .having(
-            or_(with_python == 0, func.min(Measurements.python_code_id) == func.max(Measurements.python_code_id)),
-        )
-        .cte("correct")
-    )
-    flagged = select(correct, _in_finding(keys, correct).label("moved")).cte("flagged")
-    of_code = (
-        *(flagged.c.case_id, flagged.c.device_id, flagged.c.cache),
-        *(flagged.c.environment, flagged.c.binary, flagged.c.python),
-    )
-    newest = func.row_number().over(partition_by=of_code, order_by=flagged.c.run_id.desc()).label("newest")
-    ranked = select(flagged, newest).where(or_(flagged.c.run_id.in_(anchors), ~flagged.c.moved)).cte("ranked")
-    kept = or_(ranked.c.newest <= MOST_NIGHTS, among(ranked.c.run_id, {*first, *anchors}))
-    query = select(ranked).where(kept)
-    used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
-    moved: set[tuple[Any, ...]] = set()
-    for run, case, device, cache, environment, binary, python, is_moved, _ in connection.execute(query):
-        used[case, device, cache][run] = environment, UsedCode(binary, python)
-        if is_moved:
-            moved.add((case, device, cache, run))
-    nights: dict[Series, dict[int, UsedCode]] = {}
-    for series, key in keys.items():
-        of_case, anchor = key.case_ids, baselines[series]
-        if anchor in used[of_case]:
-            environment, _ = used[of_case][anchor]
-            nights[series] = {
-                run: code
-                for run, (where, code) in sorted(used[of_case].items())
-                # In the run of another series' baseline, this series may have moved.
-                if run >= anchor and where == environment and (run == anchor or (*of_case, run) not in moved)
-            }
-    return _without_disturbed(connection, keys, nights)
-
-
-def _without_disturbed(
-    connection: Connection, keys: Mapping[Series, SeriesKey], nights: Mapping[Series, dict[int, UsedCode]]
-) -> dict[Series, dict[int, UsedCode]]:
-    """Return the runs of baselines, except runs that alone were disturbed.
-
-    A run is disturbed if its verdict on the series is a regression of ``DISTURBED``. Two such runs of one code show
-    that the code is so noisy; one of them would only hide a change of other code.
-    """
-    runs = {run for of_series in nights.values() for run in of_series}
-    series = (Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
+    wanted = {run for run in {*runs, *anchors} if run < before_run}
     query = (
-        select(*series, Verdicts.run_id)
-        .where(among(Verdicts.run_id, runs), IS_EVENT)
-        .where(Verdicts.verdict == Verdict.REGRESSION, Verdicts.ratio >= DISTURBED)
+        select(Levels.series_id, Levels.run_id, Levels.environment_id, Levels.binary_id, Levels.python_code_id)
+        .add_columns(Levels.verdict, Levels.ratio)
+        .where(among(Levels.series_id, ids.values()), among(Levels.run_id, wanted))
+        .where(Levels.status == Status.OK, Levels.binary_id.is_not(None), Levels.excluded.is_(None))
+        .order_by(Levels.run_id.desc())
     )
-    disturbed: dict[SeriesKey, set[int]] = defaultdict(set)
-    rows: Iterable[Any] = connection.execute(query).all() if runs else ()
-    for case, device, metric, cache, run in rows:
-        disturbed[SeriesKey(case, device, metric, cache)].add(run)
-    kept = dict(nights)
-    for own, of_series in nights.items():
-        slow = disturbed[keys[own]] & of_series.keys() if keys[own] in disturbed else set()
-        alone = {run for run in slow if [of_series[other] for other in slow].count(of_series[run]) == 1}
-        if alone:
-            kept[own] = {run: code for run, code in of_series.items() if run not in alone or run == min(of_series)}
-    return kept
+    measured: dict[int, list[Any]] = defaultdict(list)
+    for number, *row in connection.execute(query):
+        measured[number].append(row)
+    moved = _moved(connection, ids, wanted)
+    nights: dict[Series, dict[int, UsedCode]] = {}
+    for series, number in ids.items():
+        anchor, rows = baselines[series], measured[number]
+        environments = {run: environment for run, environment, *_ in rows}
+        if anchor not in environments:
+            continue
+        of_series: dict[int, UsedCode] = {}
+        count: dict[UsedCode, int] = defaultdict(int)
+        slow: dict[UsedCode, list[int]] = defaultdict(list)
+        for run, environment, binary, python, verdict, ratio in rows:
+            if run < anchor or environment != environments[anchor] or (run != anchor and run in moved[series]):
+                continue
+            code = UsedCode(binary, python)
+            count[code] += 1
+            if count[code] <= MOST_NIGHTS or run in first or run in anchors:
+                of_series[run] = code
+                if verdict is Verdict.REGRESSION and ratio is not None and ratio >= DISTURBED:
+                    slow[code].append(run)
+        # Two disturbed runs of one code show that the code is so noisy; one would only hide a change of other code.
+        alone = {runs_of[0] for runs_of in slow.values() if len(runs_of) == 1} - {anchor}
+        nights[series] = {run: of_series[run] for run in sorted(of_series) if run not in alone}
+    return nights
 
 
 def _clean_runs(connection: Connection, after: int, before_run: int) -> list[list[int]]:
@@ -195,71 +150,75 @@ def _searched_runs(
     return searched, first_runs
 
 
-def _in_finding(keys: Mapping[Series, SeriesKey], measured: CTE) -> ColumnElement[bool]:
-    """Return an SQL condition: whether a finding reports that a case had moved in a run.
+def _moved(connection: Connection, ids: Mapping[Series, int], runs: Collection[int]) -> dict[Series, set[int]]:
+    """Return the runs in which a finding reports that the case of a series had moved, for each series.
 
     Earlier runs that were as slow against the baseline of the finding count too: a finding of two runs begins with the
     second of them.
-
-    Args:
-        keys: the series whose findings count, with their keys.
-        measured: the cases in runs.
     """
-    moved = (
-        select(
-            *(FindingCases.case_id, FindingCases.device_id, FindingCases.cache, FindingCases.first_run_id),
-            *(FindingCases.last_run_id, FindingCases.recovered_run_id, Findings.state),
-            *(FindingCases.metric, FindingCases.baseline_run_id, FindingCases.direction),
-            (FindingCases.baseline_s * FindingCases.candidate_s).label("middle"),
-        )
-        .join(Findings, Findings.id == FindingCases.finding_id)
-        .where(among(FindingCases.case_id, {key.case for key in keys.values()}))
-        .cte("moved")
+    moved: dict[tuple[Case, str, CacheState], set[int]] = defaultdict(set)
+    known = load_series(connection, among(SeriesRows.id, ids.values()))
+    cases = select(SeriesRows.case_id).where(among(SeriesRows.id, ids.values()))
+    query = with_series(FindingCases).add_columns(Findings.state)
+    query = query.join(Findings, Findings.id == FindingCases.finding_id).where(SeriesRows.case_id.in_(cases))
+    steps = [(series_of(row), row) for row in connection.execute(query)]
+    shown: dict[tuple[int, int | None], dict[int, float]] = defaultdict(dict)
+    levels = (
+        select(Levels.series_id, Levels.baseline_run_id, Levels.run_id, Levels.level)
+        .where(among(Levels.series_id, {row.series_id for _, row in steps}), among(Levels.run_id, runs))
+        .where(Levels.verdict.in_([Verdict.REGRESSION, Verdict.INCONCLUSIVE]), Levels.level.is_not(None))
     )
-    showed_it = (
-        exists()
-        .correlate(measured, moved)
-        .where(
-            *(getattr(Verdicts, name) == moved.c[name] for name in ("case_id", "device_id", "cache", "metric")),
-            *(Verdicts.run_id == measured.c.run_id, Verdicts.baseline_run_id == moved.c.baseline_run_id),
-            *(moved.c.direction == Direction.SLOWER, Verdicts.verdict.in_([Verdict.REGRESSION, Verdict.INCONCLUSIVE])),
-            Verdicts.candidate_s * Verdicts.candidate_s > moved.c.middle,
-        )
-    )
-    return exists().where(
-        *(measured.c[name] == moved.c[name] for name in ("case_id", "device_id", "cache")),
-        or_(measured.c.run_id >= moved.c.first_run_id, showed_it),
-        or_(
-            measured.c.run_id <= moved.c.last_run_id,
-            measured.c.run_id < moved.c.recovered_run_id,
-            and_(moved.c.recovered_run_id.is_(None), moved.c.state.not_in(ENDED_FINDINGS)),
-        ),
-    )
+    rows: Iterable[Any] = connection.execute(levels) if steps else ()
+    for number, baseline, run, level in rows:
+        shown[number, baseline][run] = level
+    for series, row in steps:
+        as_slow: set[int] = set()
+        if row.direction is Direction.SLOWER and row.baseline_s is not None and row.candidate_s is not None:
+            of_step = shown[row.series_id, row.baseline_run_id].items()
+            as_slow = {run for run, level in of_step if level * level > row.baseline_s * row.candidate_s}
+        stands = row.recovered_run_id is None and row.state not in ENDED_FINDINGS
+        until = max(row.last_run_id, (row.recovered_run_id or 0) - 1)
+        moved[series.case, series.device, series.cache] |= {
+            run
+            for run in runs
+            if (run in as_slow or (row.first_run_id is not None and run >= row.first_run_id))
+            and (stands or run <= until)
+        }
+    return {of: moved[of.case, of.device, of.cache] for of in known.values()}
 
 
 def replica_levels(
-    connection: Connection, keys: Mapping[Series, SeriesKey], runs: Mapping[Series, Collection[int]]
+    connection: Connection, ids: Mapping[Series, int], runs: Mapping[Series, Collection[int]]
 ) -> dict[Series, dict[int, tuple[float, ...]]]:
     """Return the value of each replica of each series in its runs (``BaselineStore.replica_levels``)."""
-    wanted = {key: series for series, key in keys.items() if runs[series]}
+    wanted = {number: series for series, number in ids.items() if runs[series]}
     numbers = {run for series in wanted.values() for run in runs[series]}
-    if not wanted:
-        return {}
-    case = (Measurements.case_id, Measurements.device_id, Measurements.cache)
-    measured = (
-        select(*case, literal(TIME), Measurements.run_id, Measurements.median_s)
-        .where(among(Measurements.case_id, {key.case for key in wanted}), among(Measurements.run_id, numbers))
+    stored = read_levels(connection, among(Levels.series_id, wanted), among(Levels.run_id, numbers))
+    levels: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
+    for row, (number, run) in enumerate(zip(stored.series.tolist(), stored.runs.tolist(), strict=True)):
+        if run in runs[series := wanted[number]] and (values := stored.values(row)):
+            levels[series][run] = values
+    return dict(levels)
+
+
+def values_of_metric(
+    connection: Connection, metric: str, runs: Mapping[Series, Collection[int]]
+) -> dict[Series, dict[int, tuple[float, ...]]]:
+    """Return the value of each replica of a metric of each case in its runs (``BaselineStore.values_of_metric``)."""
+    wanted = {(series.case, series.device, series.cache): series for series in runs}
+    cases = ids_of(connection, {series.case for series in runs})
+    names = {number: case for case, number in cases.items()}
+    query = (
+        select(Measurements.case_id, Devices.uuid, Measurements.cache, Measurements.run_id, Metrics.value)
+        .join(Metrics, Metrics.measurement_id == Measurements.id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .where(among(Measurements.case_id, names), Metrics.name == metric, Metrics.value.is_not(None))
+        .where(among(Measurements.run_id, {run for of_series in runs.values() for run in of_series}))
         .order_by(Measurements.run_id, Measurements.replica)
     )
-    metrics = {key.metric for key in wanted} - {TIME}
-    rows: list[Any] = list(connection.execute(measured))
-    if metrics:
-        named: Any = measured.join(Metrics, Metrics.measurement_id == Measurements.id)
-        columns = (*case, Metrics.name, Measurements.run_id, Metrics.value)
-        rows += connection.execute(named.where(Metrics.name.in_(metrics)).with_only_columns(*columns)).all()
-    levels: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
-    for case_id, device, cache, metric, run, value in rows:
-        series = wanted.get(SeriesKey(case_id, device, metric, cache))
+    found: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
+    for number, uuid, cache, run, value in connection.execute(query):
+        series = wanted.get((names[number], uuid, cache))
         if series is not None and value is not None and run in runs[series]:
-            levels[series][run] = (*levels[series].get(run, ()), value)
-    return dict(levels)
+            found[series][run] = (*found[series].get(run, ()), value)
+    return dict(found)

@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, func, or_, select, update
 
 from perfsvc.model import EventKind, FindingState, FindingUpdates
-from perfsvc.store.cases import judged, reasons_of_exclusion
+from perfsvc.store.cases import is_judged, reasons_of_exclusion
 from perfsvc.store.findings.read import ACTIVE, put_event, set_state
 from perfsvc.store.findings.sightings import Columns, derived
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Sightings
-from perfsvc.store.schema.tables import Cases, Runs
+from perfsvc.store.schema.tables import Cases, Runs, SeriesRows
 
 BEGINNINGS = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
 """The events with which a series begins in a finding."""
@@ -86,7 +86,7 @@ def _derive_finding(
 ) -> FindingState | None:
     """Derive state, runs, root cause and evidence of a finding from its steps; return its state if it changed."""
     finding = connection.execute(select(Findings).where(Findings.id == number)).one()
-    has_not_left = judged(FindingCases.recovered_run_id, FindingCases.case_id)
+    has_not_left = is_judged(FindingCases.recovered_run_id, FindingCases.series_id)
     query = select(FindingCases).where(FindingCases.finding_id == number, has_not_left)
     steps = connection.execute(query.order_by(FindingCases.first_run_id, FindingCases.step)).all()
     standing = [step.last_run_id for step in steps if step.recovered_run_id is None]
@@ -158,7 +158,8 @@ def needing(connection: Connection, run: int, cases: Iterable[int] | None, *stat
     query = (
         select(Findings.id, Findings.state, Cases.name, FindingCases.last_run_id)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
-        .join(Cases, Cases.id == FindingCases.case_id)
+        .join(SeriesRows, SeriesRows.id == FindingCases.series_id)
+        .join(Cases, Cases.id == SeriesRows.case_id)
         .where(on_a_side, Findings.state.in_(states), FindingCases.recovered_run_id.is_(None))
         .order_by(Findings.id, Cases.id)
     )
@@ -170,11 +171,12 @@ def _steps(connection: Connection, act: Act) -> list[Any]:
     uses = select(Sightings.step_id).where((Sightings.run_id == act.run) | (Sightings.baseline_run_id == act.run))
     is_undecided = Findings.state.in_(ACTIVE) | ((Findings.state == FindingState.RESOLVED) & ~Findings.decided)
     query = (
-        select(FindingCases, Cases.name)
+        select(FindingCases, Cases.name, SeriesRows.case_id)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .join(Cases, Cases.id == FindingCases.case_id)
+        .join(SeriesRows, SeriesRows.id == FindingCases.series_id)
+        .join(Cases, Cases.id == SeriesRows.case_id)
         .where(FindingCases.id.in_(uses), is_undecided)
-        .order_by(FindingCases.finding_id, FindingCases.case_id, FindingCases.step)
+        .order_by(FindingCases.finding_id, SeriesRows.case_id, FindingCases.step)
     )
     return list(connection.execute(query if act.cases is None else query.where(among(Cases.id, list(act.cases)))))
 
@@ -237,8 +239,7 @@ def _holder(connection: Connection, step: Any, since: datetime | None) -> int | 
         )
         stands = Findings.state.in_([*ACTIVE, FindingState.ACCEPTED]) & FindingCases.recovered_run_id.is_(None)
         holds = or_(holds, began & stands & (elsewhere | (FindingCases.step != step.step)))
-    columns = ("case_id", "device_id", "metric", "cache", "direction")
-    series = [getattr(FindingCases, name) == getattr(step, name) for name in columns]
+    series = [FindingCases.series_id == step.series_id, FindingCases.direction == step.direction]
     query = (
         select(FindingCases.finding_id)
         .join(Findings, Findings.id == FindingCases.finding_id)

@@ -22,11 +22,12 @@ from perfsvc.model import (
     Reason,
     Series,
 )
-from perfsvc.store.cases import series_of, with_case
+from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.schema.code_tables import Explanations
 from perfsvc.store.schema.column_types import stored
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
-from perfsvc.store.schema.judging_tables import STEP, FindingCases, FindingEvents, Findings
+from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
+from perfsvc.store.schema.tables import SeriesRows
 
 ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """A step of a series with a finding in one of these states gets no second finding in the same direction."""
@@ -118,8 +119,9 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
 
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
     """Return the ``finding_cases`` rows of some findings, each with its series. Renamed cases have present names."""
-    query = with_case(FindingCases).where(among(FindingCases.finding_id, numbers))
-    in_order = query.order_by(*(getattr(FindingCases, name) for name in STEP))
+    query = with_series(FindingCases).where(among(FindingCases.finding_id, numbers))
+    of_series = (SeriesRows.case_id, SeriesRows.device_id, SeriesRows.metric, SeriesRows.cache)
+    in_order = query.order_by(FindingCases.finding_id, *of_series, FindingCases.step)
     return [(row, series_of(row)) for row in connection.execute(in_order)]
 
 
@@ -129,13 +131,14 @@ def _explanations(connection: Connection, numbers: Collection[int]) -> dict[tupl
     An explanation without an answer is returned only if no other has an answer.
     """
     of_finding = and_(
-        Explanations.case_id == FindingCases.case_id,
-        Explanations.device_id == FindingCases.device_id,
+        Explanations.case_id == SeriesRows.case_id,
+        Explanations.device_id == SeriesRows.device_id,
         Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
     )
     query = (
         select(Findings.id.label("finding_id"), Explanations)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(SeriesRows, SeriesRows.id == FindingCases.series_id)
         .join(Explanations, of_finding)
         .where(among(Findings.id, numbers))
         .order_by(Explanations.sentence != "", Explanations.id)

@@ -23,7 +23,7 @@ from perfsvc.model import (
     Suspect,
     evidence_of,
 )
-from perfsvc.store.cases import SeriesKey, case_ids, device_ids, judged, series_keys
+from perfsvc.store.cases import is_judged, put_series, series_ids
 from perfsvc.store.findings import sightings
 from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding, series_rows, set_state
 from perfsvc.store.findings.sightings import Columns, back, begin, see
@@ -109,14 +109,14 @@ def _add_suspects(
 ) -> None:
     """Put the suspects of one root cause into findings; add the findings' numbers to ``updates`` by kind of change."""
     run, now = shown.run, shown.now
-    keys = series_keys(connection, [suspect.series for suspect in cause.suspects])
-    rows = _rows_by_series(connection, {key.case for key in keys.values()})
+    ids = series_ids(connection, [suspect.series for suspect in cause.suspects])
+    rows = _rows_by_series(connection, ids.values())
     unassigned: list[Suspect] = []
     by_event: dict[EventKind | None, dict[int, list[Suspect]]] = defaultdict(lambda: defaultdict(list))
     seen: list[tuple[Any, Columns]] = []
     for suspect in cause.suspects:
-        key = keys.get(suspect.series)
-        of_series, explained = _without_explained(shown, suspect, rows[key, suspect.direction] if key else [])
+        of_series = rows[ids.get(suspect.series), suspect.direction]
+        of_series, explained = _without_explained(shown, suspect, of_series)
         seen += explained
         row = _row_to_update(of_series, suspect.judgement, cause.root_cause, run)
         if row is None:
@@ -147,8 +147,8 @@ def _add_suspects(
         _join_or_raise(connection, shown, cause, updates)
 
 
-def _rows_by_series(connection: Connection, cases: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
-    """Return the ``finding_cases`` rows of some cases by series and direction.
+def _rows_by_series(connection: Connection, ids: Iterable[int]) -> dict[tuple[int | None, Direction], list[Any]]:
+    """Return the ``finding_cases`` rows of some series by series and direction.
 
     Rows of active findings come first, and among these the last step that has not recovered. Rows of other findings
     follow, newest finding first. A series that left its finding because its data was excluded has no row.
@@ -156,13 +156,13 @@ def _rows_by_series(connection: Connection, cases: Collection[int]) -> dict[tupl
     query = (
         select(FindingCases, Findings.state, Findings.cause)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .where(among(FindingCases.case_id, cases))
-        .where(judged(FindingCases.recovered_run_id, FindingCases.case_id))
+        .where(among(FindingCases.series_id, set(ids)))
+        .where(is_judged(FindingCases.recovered_run_id, FindingCases.series_id))
         .order_by(FindingCases.finding_id.desc(), FindingCases.step.desc())
     )
-    rows: dict[tuple[SeriesKey, Direction], list[Any]] = defaultdict(list)
+    rows: dict[tuple[int | None, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
-        rows[SeriesKey(row.case_id, row.device_id, row.metric, row.cache), row.direction].append(row)
+        rows[row.series_id, row.direction].append(row)
     for of_series in rows.values():
         of_series.sort(key=_standing_first)
     return rows
@@ -257,13 +257,12 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
     Then the step goes into the finding of its own root cause, which may be a new finding.
     """
     run, now = shown.run, shown.now
-    keys = series_keys(connection, [suspect.series for suspect in cause.suspects])
-    rows = _rows_by_series(connection, {key.case for key in keys.values()})
+    ids = series_ids(connection, [suspect.series for suspect in cause.suspects])
+    rows = _rows_by_series(connection, ids.values())
     stepped: dict[int, list[tuple[Suspect, int]]] = defaultdict(list)
     elsewhere: list[tuple[Suspect, int]] = []
     for suspect in cause.suspects:
-        key = keys.get(suspect.series)
-        active = [row for row in rows[key, suspect.direction] if row.state in ACTIVE] if key else []
+        active = [row for row in rows[ids.get(suspect.series), suspect.direction] if row.state in ACTIVE]
         if stored := next((row for row in active if row.first_run_id == run), None):  # this update is repeated
             if stored.baseline_run_id == suspect.judgement.baseline_run:
                 see(connection, [(stored, sightings.shown(run, suspect.judgement))])
@@ -356,15 +355,11 @@ def _rows(
     connection: Connection, run: int, cause: RootCause, steps: Sequence[tuple[Suspect, int]]
 ) -> list[tuple[dict[str, Any], Columns]]:
     """Return the new steps of suspects, each with its number, without their finding; and their first sightings."""
-    cases = case_ids(connection, [suspect.series.case for suspect, _ in steps])
-    devices = device_ids(connection, {suspect.series.device for suspect, _ in steps})
+    ids = put_series(connection, [suspect.series for suspect, _ in steps])
     return [
         (
             {
-                "case_id": cases[suspect.series.case],
-                "device_id": devices[suspect.series.device],
-                "metric": suspect.series.metric,
-                "cache": suspect.series.cache,
+                "series_id": ids[suspect.series],
                 "step": step,
                 "root_cause": cause.root_cause,
                 "change": suspect.change,
@@ -383,14 +378,13 @@ def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[s
     """
     if not cause.root_cause:
         return None
-    series = ("case_id", "device_id", "metric", "cache")
-    new = {tuple(row[name] for name in series) for row in rows}
+    new = {row["series_id"] for row in rows}
     same = and_(Findings.cause == cause.cause, Findings.root_cause == cause.root_cause)
     candidates = select(Findings.id).where(or_(Findings.id == cause.finding, same), Findings.state.in_(JOINABLE))
     newest = connection.scalars(candidates.order_by(Findings.id.desc())).all()
     for finding in sorted(newest, key=lambda finding: finding != cause.finding):
-        held = select(*(getattr(FindingCases, name) for name in series)).where(FindingCases.finding_id == finding)
-        if new.isdisjoint(tuple(row) for row in connection.execute(held)):
+        held = select(FindingCases.series_id).where(FindingCases.finding_id == finding)
+        if new.isdisjoint(connection.scalars(held)):
             return finding
     return None
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, delete, func, insert, literal, select, update
 
 from perfsvc.model import EventKind, RunState
 from perfsvc.store.findings.read import lock
@@ -32,7 +32,13 @@ from perfsvc.store.schema.judging_tables import (
     Pins,
 )
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
-from perfsvc.store.schema.tables import GpuPeaks, Measurements, RemovedUids, Runs
+from perfsvc.store.schema.tables import (
+    GpuPeaks,
+    Levels,
+    Measurements,
+    RemovedUids,
+    Runs,
+)
 
 _STORED_ONE_BY_ONE = (Runs, Nights, Checks, Findings)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
@@ -129,6 +135,8 @@ class Sync:
                 target.execute(update(Runs).where(Runs.id == number).values(copier.translated(Runs, row)))
                 for replaced in OF_RUN_REPLACED:
                     target.execute(delete(replaced).where(replaced.run_id == number))
+            elif _verdicts(copier.source, run.number) > _verdicts(target, number):
+                target.execute(delete(Levels).where(Levels.run_id == number))
             self._numbers[Runs][run.number] = number
             for table in (*OF_RUN, *OF_RUN_REPLACED):
                 copier.add_missing(table, "run_id", run.number, number)
@@ -272,13 +280,19 @@ def _contents(connection: Connection) -> dict[str, _Content]:
             changed[number] = max(changed[number], at or _BEGINNING)
     counts: dict[int, dict[Table, int]] = defaultdict(dict)
     for table in (*OF_RUN, *OF_RUN_REPLACED):
-        for number, count in connection.execute(select(table.run_id, func.count()).group_by(table.run_id)):
+        more = func.count(Levels.verdict) if table is Levels else literal(0)
+        for number, count in connection.execute(select(table.run_id, func.count() + more).group_by(table.run_id)):
             counts[number][table] = count
     runs = connection.execute(select(Runs.id, Runs.uid, Runs.state, Runs.finished_at).order_by(Runs.id))
     return {
         row.uid: _Content(row.id, row.state, max(changed[row.id], row.finished_at or _BEGINNING), counts[row.id])
         for row in runs
     }
+
+
+def _verdicts(connection: Connection, run: int) -> int:
+    """Return how many series of a run have a verdict."""
+    return connection.scalar(select(func.count(Levels.verdict)).where(Levels.run_id == run)) or 0
 
 
 def _planned(uid: str, run: _Content, stored: _Content | None, removed: Iterable[str]) -> RunToSync:

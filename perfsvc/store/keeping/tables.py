@@ -27,7 +27,6 @@ from perfsvc.store.schema.judging_tables import (
     Findings,
     Pins,
     Sightings,
-    Verdicts,
 )
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
 from perfsvc.store.schema.server_tables import AuditEntries, ReceivedRuns, Tokens
@@ -69,7 +68,7 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
     KernelFacts: ("digest",),
     SeriesRows: ("case_id", "device_id", "metric", "cache"),
     Measurements: ("run_id", "case_id", "device_id", "replica", "cache"),
-    Confirmations: ("run_id", "case_id", "device_id", "metric", "cache", "confirmed_at"),
+    Confirmations: ("run_id", "series_id", "confirmed_at"),
     Profiles: ("run_id", "case_id", "device_id", "profiler", "sections", "kernel", "launch", "profiled_at"),
     Explanations: ("run_id", "case_id", "device_id", "explained_at"),
     Exclusions: ("run_id", "case_id", "excluded_at"),
@@ -101,7 +100,7 @@ PARTS: Final[dict[Table, dict[Table, str]]] = {
 OF_RUN: Final = (Measurements, Imports, Confirmations, Profiles, Explanations, Exclusions)
 """The rows of a run that never change once they are stored, in the order of copying."""
 
-OF_RUN_REPLACED: Final = (Levels, Peaks, OverBudgetCases, Verdicts)
+OF_RUN_REPLACED: Final = (Levels, Peaks, OverBudgetCases)
 """The rows of a run that a later command on the same run replaces."""
 
 BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, FormerNames)
@@ -118,6 +117,9 @@ LEFT_OUT: Final[dict[Table, str]] = {
 
 NOT_REFERRED: Final = {
     (Exclusions, "run_id"): Runs,
+    (Levels, "baseline_run_id"): Runs,
+    (Levels, "binary_id"): Binaries,
+    (Levels, "python_code_id"): PythonCodes,
     (FindingEvents, "night"): Nights,
     (Messages, "event_id"): None,
 }

@@ -9,10 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, func, select
 
 from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
-from perfsvc.store.cases import axes_of, case_of, judged, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.cases import axes_of, case_of, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
 from perfsvc.store.measurements.filters import RowFilter
-from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
@@ -84,16 +83,20 @@ _COLUMNS: dict[str, Any] = {
     "highest_place_s": Levels.highest_place_s,
     "copy_bytes_per_s": Peaks.copy_bytes_per_s,
     "read_bytes_per_s": Peaks.read_bytes_per_s,
-    "verdict": Verdicts.verdict,
-    "verdict_reason": Verdicts.reason,
-    "ratio": Verdicts.ratio,
-    "ratio_low": Verdicts.low,
-    "ratio_high": Verdicts.high,
-    "baseline_run": Verdicts.baseline_run_id,
-    "baseline_runs": Verdicts.baseline_runs,
-    "noise_between_nights": Verdicts.between_nights,
-    "cause": Verdicts.cause,
+    "verdict": Levels.verdict,
+    "verdict_reason": Levels.verdict_reason,
+    "ratio": Levels.ratio,
+    "ratio_low": Levels.low,
+    "ratio_high": Levels.high,
+    "baseline_run": Levels.baseline_run_id,
+    "baseline_runs": Levels.baseline_runs,
+    "noise_between_nights": Levels.between_nights,
+    "cause": Levels.cause,
 }
+_OF_VERDICT = (
+    *("verdict", "verdict_reason", "ratio", "ratio_low", "ratio_high"),
+    *("baseline_run", "baseline_runs", "noise_between_nights", "cause"),
+)
 _TIME_OF_CASE = and_(
     SeriesRows.case_id == Measurements.case_id,
     SeriesRows.device_id == Measurements.device_id,
@@ -101,14 +104,6 @@ _TIME_OF_CASE = and_(
     SeriesRows.metric == TIME,
 )
 _SAME_LEVEL = and_(Levels.run_id == Measurements.run_id, Levels.series_id == SeriesRows.id)
-_SAME_VERDICT = and_(
-    Verdicts.run_id == Measurements.run_id,
-    Verdicts.case_id == Measurements.case_id,
-    Verdicts.device_id == Measurements.device_id,
-    Verdicts.cache == Measurements.cache,
-    Verdicts.metric == TIME,
-    judged(Verdicts.run_id, Verdicts.case_id),
-)
 _STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_per_s")
 """The columns that decide which measured peaks a GPU has."""
 _WORK = ("median_s", "flops", "precision", "cache", "link_bytes")
@@ -134,7 +129,6 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
         .outerjoin(SeriesRows, _TIME_OF_CASE)
         .outerjoin(Levels, _SAME_LEVEL)
         .outerjoin(Peaks, _SAME_PEAK)
-        .outerjoin(Verdicts, _SAME_VERDICT)
         .where(*where)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.cache)
@@ -162,6 +156,8 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
     table["excluded"] = [
         reason_of_exclusion(excluded, run, case) for run, case in zip(table["run"], case_ids, strict=True)
     ]
+    for name in _OF_VERDICT if any(table["excluded"]) else ():
+        table[name] = [None if why else cell for why, cell in zip(table["excluded"], table[name], strict=True)]
     return table
 
 

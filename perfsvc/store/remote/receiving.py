@@ -8,8 +8,8 @@ from sqlalchemy import Connection, insert, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.keys import Keys
-from perfsvc.model import Case, DeviceInfo
-from perfsvc.store.cases import case_id, case_ids, device_ids
+from perfsvc.model import TIME, Case, DeviceInfo, Series
+from perfsvc.store.cases import case_ids, device_ids, put_series
 from perfsvc.store.devices import put_device
 from perfsvc.store.levels import write_levels
 from perfsvc.store.measurements import put_measurements
@@ -111,11 +111,8 @@ class ReceivedStore:
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
         if sent.environment is not None:
             put_full(connection, number, sent.environment)
-        uuids = device_ids(connection, [uuid for uuid, _, _ in sent.over_budget])
-        over_budget = [
-            {"run_id": number, "case_id": case_id(connection, case), "device_id": uuids[uuid], "cache": cache}
-            for uuid, case, cache in sent.over_budget
-        ]
+        times = [Series(case, uuid, "", TIME, cache) for uuid, case, cache in sent.over_budget]
+        over_budget = [{"run_id": number, "series_id": of} for of in put_series(connection, times).values()]
         if over_budget:
             connection.execute(insert(OverBudgetCases), over_budget)
         return number

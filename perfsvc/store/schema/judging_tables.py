@@ -1,12 +1,10 @@
 """The tables of judging: verdicts, pins, confirmations and findings."""
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint
 
 from perfsvc.model import (
-    CacheState,
     Cause,
     ChangeKind,
     Direction,
@@ -16,52 +14,10 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
+from perfsvc.store.schema.base import Base, Big, Key, Uid, column
 
-ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
-"""The verdicts that make the level of their run the baseline of later runs."""
-STEP = ("finding_id", "case_id", "device_id", "metric", "cache", "step")
+STEP = ("finding_id", "series_id", "step")
 """The columns that identify a row of ``finding_cases``."""
-EVENTS = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.BROKEN, Verdict.MISSING)
-"""The verdicts that are events in a history."""
-
-
-def _is_one_of(verdicts: Iterable[Verdict]) -> str:
-    """Return the condition of an index. The queries that use the index have the same list of literals."""
-    return f"verdict IN ({', '.join(repr(verdict.value) for verdict in verdicts)})"
-
-
-class Verdicts(Base):
-    """The verdict on a series when its run ended; ``ratio`` is candidate over baseline."""
-
-    __tablename__ = "verdicts"
-    __table_args__ = (
-        Index(None, "case_id", "device_id", "metric", "cache", "run_id"),
-        # Accepting verdicts are few, and every run looks for them among all verdicts on its series.
-        partial_index("ix_verdicts_accepted", "case_id", where=_is_one_of(ACCEPTED)),
-        # So are events, and the pages look for them in all runs that they show.
-        partial_index("ix_verdicts_events", "run_id", where=_is_one_of(EVENTS)),
-    )
-
-    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    metric: ColumnElement[str] = column(primary_key=True)
-    cache: ColumnElement[CacheState] = column(primary_key=True)
-    verdict: ColumnElement[Verdict]
-    reason: ColumnElement[str]
-    ratio: ColumnElement[float | None]
-    low: ColumnElement[float | None]
-    high: ColumnElement[float | None]
-    baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    baseline_s: ColumnElement[float | None]
-    candidate_s: ColumnElement[float | None]
-    smallest: ColumnElement[float | None]
-    baseline_replicas: ColumnElement[int | None]
-    candidate_replicas: ColumnElement[int | None]
-    baseline_runs: ColumnElement[int]
-    between_nights: ColumnElement[float | None]
-    cause: ColumnElement[Cause | None]
 
 
 class Pins(Base):
@@ -69,10 +25,7 @@ class Pins(Base):
 
     __tablename__ = "pins"
 
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    metric: ColumnElement[str] = column(primary_key=True)
-    cache: ColumnElement[CacheState] = column(primary_key=True)
+    series_id: ColumnElement[int] = column(ForeignKey("series.id", ondelete="RESTRICT"), primary_key=True)
     run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     set_at: ColumnElement[datetime]
     set_by: ColumnElement[str]
@@ -104,14 +57,11 @@ class Confirmations(Base):
     """A suspect of a run that was measured again; ``judged`` and ``judged_…`` hold the verdict of the run itself."""
 
     __tablename__ = "confirmations"
-    __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache", "run_id"),)
+    __table_args__ = (Index(None, "series_id", "run_id"),)
 
     id: ColumnElement[Key]
     run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    metric: ColumnElement[str]
-    cache: ColumnElement[CacheState]
+    series_id: ColumnElement[int] = column(ForeignKey("series.id", ondelete="RESTRICT"))
     baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     judged: ColumnElement[Verdict]
     judged_ratio: ColumnElement[float | None]
@@ -191,14 +141,11 @@ class FindingCases(Base):
     """
 
     __tablename__ = "finding_cases"
-    __table_args__ = (UniqueConstraint(*STEP), Index(None, "case_id", "device_id", "metric", "cache"))
+    __table_args__ = (UniqueConstraint(*STEP), Index(None, "series_id"))
 
     id: ColumnElement[Key]
     finding_id: ColumnElement[int] = column(ForeignKey("findings.id", ondelete="CASCADE"))
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    metric: ColumnElement[str]
-    cache: ColumnElement[CacheState]
+    series_id: ColumnElement[int] = column(ForeignKey("series.id", ondelete="RESTRICT"))
     step: ColumnElement[int]
     root_cause: ColumnElement[str] = column(server_default="")
     change: ColumnElement[ChangeKind]

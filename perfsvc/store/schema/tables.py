@@ -4,12 +4,13 @@ Only ``migrations/`` creates tables; a test compares the result with these class
 Natural keys are interned: measurements refer to their case, device, environment and binary by id.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint
 
-from perfsvc.model import CacheState, RunState, Status
+from perfsvc.model import CacheState, Cause, RunState, Status, Verdict
 from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
 
 BY_KEY = {"sqlite_with_rowid": False}
@@ -283,6 +284,17 @@ class Imports(Base):
     imported_at: ColumnElement[datetime]
 
 
+ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
+"""The verdicts that make the level of their run the baseline of later runs."""
+EVENTS = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.BROKEN, Verdict.MISSING)
+"""The verdicts that are events in a history."""
+
+
+def _is_one_of(verdicts: Iterable[Verdict]) -> str:
+    """Return the condition of an index. The queries that use the index have the same list of literals."""
+    return f"verdict IN ({', '.join(repr(verdict.value) for verdict in verdicts)})"
+
+
 class SeriesRows(Base):
     """A series: the history of a case on a device, for one metric and one cache state."""
 
@@ -297,23 +309,38 @@ class SeriesRows(Base):
 
 
 class Levels(Base):
-    """What an ended run says about a series, computed from its measurements (``perfsvc.store.levels``).
+    """What an ended run says about a series, computed from its measurements, and the verdict on it.
 
-    ``medians`` holds a float64 for each replica: the median of its times in seconds, or its value of another metric.
-    ``low_s`` and ``high_s`` are the interval of the median if there is one replica. The noise is a property of times.
-    The columns of the noise have a prefix because ``between`` is a keyword of SQL. ``excluded`` is why the level is not
-    judged; NULL if it is. If a replica of a case is not ok, the case has only a level of its time, without medians.
+    ``perfsvc.store.levels`` writes and reads levels. ``medians`` holds a float64 for each replica: the median of its
+    times in seconds, or its value of another metric. ``low_s`` and ``high_s`` are the interval of the median if there
+    is one replica. The noise is a property of times; its columns have a prefix because ``between`` is a keyword of SQL.
+    ``excluded`` is why the level is not judged; NULL if it is. If a replica of a case is not ok, the case has only a
+    level of its time, without medians.
+
+    ``ratio`` is candidate over baseline. If the run did not measure the series, ``status`` is NULL and the verdict is
+    ``missing``. ``binary_id`` is NULL if the code is unknown, or differs between the replicas. It, ``python_code_id``
+    and ``baseline_run_id`` are no foreign keys, because their indexes would be large and have no other use.
     """
 
     __tablename__ = "levels"
-    __table_args__ = (Index(None, "series_id", "run_id"), BY_KEY)
+    __table_args__ = (
+        Index(None, "series_id", "run_id"),
+        # Accepting verdicts are few, and every run looks for them among all verdicts on its series.
+        partial_index("ix_levels_accepted", "series_id", where=_is_one_of(ACCEPTED)),
+        # So are events, and the pages look for them in all runs that they show.
+        partial_index("ix_levels_events", "run_id", where=_is_one_of(EVENTS)),
+        BY_KEY,
+    )
 
     run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     series_id: ColumnElement[int] = column(ForeignKey("series.id", ondelete="RESTRICT"), primary_key=True)
-    status: ColumnElement[Status]
+    status: ColumnElement[Status | None]
     reason: ColumnElement[str]
-    environment_id: ColumnElement[int] = column(ForeignKey("environments.id", ondelete="RESTRICT"))
+    environment_id: ColumnElement[int | None] = column(ForeignKey("environments.id", ondelete="RESTRICT"))
+    binary_id: ColumnElement[int | None]
+    python_code_id: ColumnElement[int | None]
     medians: ColumnElement[bytes | None]
+    level: ColumnElement[float | None]
     low_s: ColumnElement[float | None]
     high_s: ColumnElement[float | None]
     spread: ColumnElement[float | None]
@@ -324,6 +351,18 @@ class Levels(Base):
     lowest_place_s: ColumnElement[float | None]
     highest_place_s: ColumnElement[float | None]
     excluded: ColumnElement[str | None]
+    verdict: ColumnElement[Verdict | None]
+    verdict_reason: ColumnElement[str | None]
+    ratio: ColumnElement[float | None]
+    low: ColumnElement[float | None]
+    high: ColumnElement[float | None]
+    baseline_run_id: ColumnElement[int | None]
+    baseline_s: ColumnElement[float | None]
+    smallest: ColumnElement[float | None]
+    baseline_replicas: ColumnElement[int | None]
+    baseline_runs: ColumnElement[int | None]
+    between_nights: ColumnElement[float | None]
+    cause: ColumnElement[Cause | None]
 
 
 class Peaks(Base):
@@ -356,14 +395,12 @@ class GpuPeaks(Base):
 
 
 class OverBudgetCases(Base):
-    """A case that a run did not measure because the budget was used up."""
+    """A case that a run did not measure because the budget was used up, as the series of its time."""
 
     __tablename__ = "over_budget"
 
     run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    cache: ColumnElement[CacheState] = column(primary_key=True)
+    series_id: ColumnElement[int] = column(ForeignKey("series.id", ondelete="RESTRICT"), primary_key=True)
 
 
 class RemovedUids(Base):

@@ -35,7 +35,6 @@ from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL
-from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import Levels, Measurements, Metrics, Peaks, Runs, SeriesRows
 
 VARIANTS = 100
@@ -130,13 +129,12 @@ def copy_night(
         (Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at}),
         (Measurements, of_source, measured),
         (Metrics, of_metrics, {"measurement_id": Metrics.measurement_id + shift}),
-        *((table, table.run_id == source, of_run) for table in (Levels, Peaks, Verdicts)),
+        *((table, table.run_id == source, of_run) for table in (Levels, Peaks)),
     ):
         columns, given = table.__table__.columns, {**values, **(changed or {}).get(table, {})}
         query = select(*(given.get(column.name, column) for column in columns)).where(where)
         connection.execute(insert(table).from_select([column.name for column in columns], query))
-    if not changed:
-        _level_medians(connection, run)
+    _level_medians(connection, run)
 
 
 def _level_medians(connection: Connection, run: int) -> None:

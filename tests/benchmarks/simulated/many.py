@@ -36,8 +36,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import MeasurementEntry, RunState, Store
-from perfsvc.store.schema.judging_tables import Verdicts
-from perfsvc.store.schema.tables import Measurements, Metrics, Runs
+from perfsvc.store.schema.tables import Levels, Measurements, Metrics, Runs
 
 GPU = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
 REPLICAS, SAMPLES, KEPT_NIGHTS = 3, 100, 90
@@ -96,11 +95,13 @@ def add_night(store: Store, first: int, run: int, *, keeps_samples: bool = True)
             **({} if keeps_samples else {"samples": null()}),
         }
         judged = {
-            "ratio": Verdicts.ratio * other,
-            "verdict": when((Verdicts.case_id % 50 == 4, "regression"), else_="unchanged"),
+            "ratio": Levels.ratio * other,
+            "verdict": when(
+                (Levels.verdict.is_(None), null()), (Levels.series_id % 50 == 4, "regression"), else_="unchanged"
+            ),
             "baseline_run_id": literal(first),
         }
-        changed = {Measurements: measured, Metrics: {"value": Metrics.value * other}, Verdicts: judged}
+        changed = {Measurements: measured, Metrics: {"value": Metrics.value * other}, Levels: judged}
         copy_night(connection, first, run, {Runs: {"git_commit": literal(f"{7919 * run:040x}")}, **changed})
 
 

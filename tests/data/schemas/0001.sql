@@ -73,7 +73,7 @@ CREATE TABLE bisections (
  STRICT
 
 ;
-INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 12:45:08.339310');
+INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-29 13:21:58.984431');
 CREATE TABLE cases (
 	id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -139,7 +139,7 @@ CREATE TABLE checks (
  STRICT
 
 ;
-INSERT INTO "checks" VALUES(1,'6467f942363f40da992df60d6d7b2231','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
+INSERT INTO "checks" VALUES(1,'9c58e5804bd443389b5459222ee88bd8','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
 CREATE TABLE confirmation_runs (
 	confirmation_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -167,10 +167,7 @@ INSERT INTO "confirmation_runs" VALUES(2,0,'baseline','ok','',X'789C636068B00300
 CREATE TABLE confirmations (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	metric TEXT NOT NULL, 
-	cache TEXT NOT NULL, 
+	series_id INTEGER NOT NULL, 
 	baseline_run_id INTEGER, 
 	judged TEXT NOT NULL, 
 	judged_ratio REAL, 
@@ -194,15 +191,14 @@ CREATE TABLE confirmations (
 	confirmed_at TEXT NOT NULL, 
 	CONSTRAINT pk_confirmations PRIMARY KEY (id), 
 	CONSTRAINT fk_confirmations_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
-	CONSTRAINT fk_confirmations_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_confirmations_series_id_series FOREIGN KEY(series_id) REFERENCES series (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 )
  STRICT
 
 ;
-INSERT INTO "confirmations" VALUES(1,2,1,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 12:45:08.291340');
-INSERT INTO "confirmations" VALUES(2,2,1,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 12:45:08.293347');
+INSERT INTO "confirmations" VALUES(1,2,2,1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-29 13:21:58.938477');
+INSERT INTO "confirmations" VALUES(2,2,4,1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-29 13:21:58.942446');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -272,7 +268,7 @@ CREATE TABLE exclusions (
  STRICT
 
 ;
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 12:45:08.344759','bob','2026-11-29 12:45:08.353384',0);
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-29 13:21:58.990202','bob','2026-11-29 13:21:58.997968',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
 	kind TEXT NOT NULL, 
@@ -318,7 +314,7 @@ CREATE TABLE explanations (
  STRICT
 
 ;
-INSERT INTO "explanations" VALUES(1,2,1,1,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 12:45:08.311242');
+INSERT INTO "explanations" VALUES(1,2,1,1,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-29 13:21:58.956116');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -340,10 +336,7 @@ INSERT INTO "facts" VALUES(1,'1d028de3a93c6f29f254eb671c39adf88c11047d51e0ad16bf
 CREATE TABLE finding_cases (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	metric TEXT NOT NULL, 
-	cache TEXT NOT NULL, 
+	series_id INTEGER NOT NULL, 
 	step INTEGER NOT NULL, 
 	root_cause TEXT DEFAULT '' NOT NULL, 
 	change TEXT NOT NULL, 
@@ -360,19 +353,18 @@ CREATE TABLE finding_cases (
 	recovered_run_id INTEGER, 
 	CONSTRAINT pk_finding_cases PRIMARY KEY (id), 
 	CONSTRAINT fk_finding_cases_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
-	CONSTRAINT fk_finding_cases_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_finding_cases_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_finding_cases_series_id_series FOREIGN KEY(series_id) REFERENCES series (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_cases_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_level_run_id_runs FOREIGN KEY(level_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
-	CONSTRAINT uq_finding_cases_finding_id_case_id_device_id_metric_cache_step UNIQUE (finding_id, case_id, device_id, metric, cache, step)
+	CONSTRAINT uq_finding_cases_finding_id_series_id_step UNIQUE (finding_id, series_id, step)
 )
  STRICT
 
 ;
-INSERT INTO "finding_cases" VALUES(1,1,1,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
+INSERT INTO "finding_cases" VALUES(1,1,2,1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
 CREATE TABLE finding_events (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
@@ -389,9 +381,9 @@ CREATE TABLE finding_events (
  STRICT
 
 ;
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 12:45:08.273365','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 12:45:08.283108','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 12:45:08.288151','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-29 13:21:58.920639','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-29 13:21:58.930726','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-29 13:21:58.935084','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
@@ -415,8 +407,8 @@ CREATE TABLE findings (
  STRICT
 
 ;
-INSERT INTO "findings" VALUES(1,'5b18bf8e3f16441fb0969605b212ff2e','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 12:45:08.288151',1,'bob','2026-01-01 00:00:00.000000');
-INSERT INTO "findings" VALUES(2,'acdc03e442dc4b3ab11816df807c0089','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
+INSERT INTO "findings" VALUES(1,'87d821e9d90544a29af9634f2138f218','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-29 13:21:58.935084',1,'bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(2,'7a53f26de95e416f847e189a427033b5','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000',0,'',NULL);
 CREATE TABLE former_names (
 	case_id INTEGER NOT NULL, 
 	variant TEXT NOT NULL, 
@@ -455,7 +447,7 @@ CREATE TABLE gpu_peaks (
  STRICT
 
 ;
-INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 12:45:08.247148');
+INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-29 13:21:58.905264');
 CREATE TABLE imports (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -472,10 +464,13 @@ INSERT INTO "imports" VALUES('ababababababababababababababababababababababababab
 CREATE TABLE levels (
 	run_id INTEGER NOT NULL, 
 	series_id INTEGER NOT NULL, 
-	status TEXT NOT NULL, 
+	status TEXT, 
 	reason TEXT NOT NULL, 
-	environment_id INTEGER NOT NULL, 
+	environment_id INTEGER, 
+	binary_id INTEGER, 
+	python_code_id INTEGER, 
 	medians BLOB, 
+	level REAL, 
 	low_s REAL, 
 	high_s REAL, 
 	spread REAL, 
@@ -486,6 +481,18 @@ CREATE TABLE levels (
 	lowest_place_s REAL, 
 	highest_place_s REAL, 
 	excluded TEXT, 
+	verdict TEXT, 
+	verdict_reason TEXT, 
+	ratio REAL, 
+	low REAL, 
+	high REAL, 
+	baseline_run_id INTEGER, 
+	baseline_s REAL, 
+	smallest REAL, 
+	baseline_replicas INTEGER, 
+	baseline_runs INTEGER, 
+	between_nights REAL, 
+	cause TEXT, 
 	CONSTRAINT pk_levels PRIMARY KEY (run_id, series_id), 
 	CONSTRAINT fk_levels_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_levels_series_id_series FOREIGN KEY(series_id) REFERENCES series (id) ON DELETE RESTRICT, 
@@ -495,10 +502,10 @@ CREATE TABLE levels (
  STRICT
 
 ;
-INSERT INTO "levels" VALUES(1,1,'failed','does not compile',1,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "levels" VALUES(1,2,'ok','',1,X'000000000000D83F000000000000C03F',NULL,NULL,0.513830773824539,0.25,4.94200739501867325476e-01,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "levels" VALUES(2,2,'ok','',1,X'000000000000E03F',0.5,0.5,0.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
-INSERT INTO "levels" VALUES(2,3,'ok','',1,X'000000000000E83F',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "levels" VALUES(1,1,'failed','does not compile',1,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "levels" VALUES(1,2,'ok','',1,NULL,NULL,X'000000000000D83F000000000000C03F',2.16506350946109649147e-01,NULL,NULL,0.513830773824539,0.25,4.94200739501867325476e-01,NULL,NULL,NULL,NULL,NULL,'new','',NULL,NULL,NULL,NULL,NULL,NULL,NULL,1,NULL,NULL);
+INSERT INTO "levels" VALUES(2,2,'ok','',1,NULL,NULL,X'000000000000E03F',0.5,0.5,0.5,0.0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'unchanged','',1.0,0.9,1.1,1,0.25,0.125,6,3,0.0625,NULL);
+INSERT INTO "levels" VALUES(2,3,'ok','',1,NULL,NULL,X'000000000000E83F',0.75,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'regression','',1.0,0.9,1.1,1,0.25,0.125,6,3,0.0625,'kernel');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -556,10 +563,10 @@ CREATE TABLE measurements (
  STRICT
 
 ;
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 12:45:08.189163',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 12:45:08.194421',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 12:45:08.196894',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
-INSERT INTO "measurements" VALUES(4,2,1,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 12:45:08.244151',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 13:21:58.857549',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B0676068B00300028100FE',NULL,NULL);
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 13:21:58.862772',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',X'789C636060B003000042003F',NULL,NULL);
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',0,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-29 13:21:58.865694',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,0,'','',NULL,'',NULL,NULL,NULL);
+INSERT INTO "measurements" VALUES(4,2,1,1,1,NULL,NULL,0,'cold','ok','','',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-29 13:21:58.903010',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,1,'48','99',2,'copy',X'789C636060B0070000430040',X'789C636060B0676070B00700020200BF',X'789C6D8DC10A833010447F45721EC226A86DBE65D943D0941ED246A292DF37A2C5439DC3B033B06F980D48F7B683E9E814EC75F6841AB0E4351CA614584DA984DC0C7E52226026FDA8FF9A041686EE308ED0FE302F1FE7CA59DE217F7C6CE698CA98CA77E7FE7502036E9F75C43911D90007902FF8');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -612,21 +619,18 @@ CREATE TABLE nights (
  STRICT
 
 ;
-INSERT INTO "nights" VALUES(1,'6e66cd51e4d7496395b85cdb30345b59','interrupted','2025-01-01 00:00:00.000000','2026-11-29 12:45:08.320780','box',24658,'6682494 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
+INSERT INTO "nights" VALUES(1,'fe8d3802f56d4469b83def834a80eb6e','interrupted','2025-01-01 00:00:00.000000','2026-11-29 13:21:58.965792','box',17215,'6903558 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
 CREATE TABLE over_budget (
 	run_id INTEGER NOT NULL, 
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	cache TEXT NOT NULL, 
-	CONSTRAINT pk_over_budget PRIMARY KEY (run_id, case_id, device_id, cache), 
-	CONSTRAINT fk_over_budget_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_over_budget_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_over_budget_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
+	series_id INTEGER NOT NULL, 
+	CONSTRAINT pk_over_budget PRIMARY KEY (run_id, series_id), 
+	CONSTRAINT fk_over_budget_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_over_budget_series_id_series FOREIGN KEY(series_id) REFERENCES series (id) ON DELETE RESTRICT
 )
  STRICT
 
 ;
-INSERT INTO "over_budget" VALUES(2,2,1,'cold');
+INSERT INTO "over_budget" VALUES(2,1);
 CREATE TABLE peaks (
 	run_id INTEGER NOT NULL, 
 	device_id INTEGER NOT NULL, 
@@ -641,23 +645,19 @@ CREATE TABLE peaks (
 ;
 INSERT INTO "peaks" VALUES(2,1,2000000000000.0,2500000000000.0);
 CREATE TABLE pins (
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	metric TEXT NOT NULL, 
-	cache TEXT NOT NULL, 
+	series_id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
 	set_at TEXT NOT NULL, 
 	set_by TEXT NOT NULL, 
 	comment TEXT NOT NULL, 
-	CONSTRAINT pk_pins PRIMARY KEY (case_id, device_id, metric, cache), 
-	CONSTRAINT fk_pins_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_pins_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
+	CONSTRAINT pk_pins PRIMARY KEY (series_id), 
+	CONSTRAINT fk_pins_series_id_series FOREIGN KEY(series_id) REFERENCES series (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 )
  STRICT
 
 ;
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-29 12:45:08.305250','ann','release');
+INSERT INTO "pins" VALUES(2,1,'2026-11-29 13:21:58.949597','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -712,8 +712,8 @@ CREATE TABLE profiles (
  STRICT
 
 ;
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 12:45:08.307897');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 12:45:08.310468');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-29 13:21:58.952564');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-29 13:21:58.955248');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -779,8 +779,8 @@ CREATE TABLE runs (
  STRICT
 
 ;
-INSERT INTO "runs" VALUES(1,'eb6645059e0043949fee8d89108e4d76','finished','2025-01-01 00:00:00.000000','2026-11-29 12:45:08.197359','first night','kernels','kernels','perfsvc run','abc',0,'','box','',24658,'6682494 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
-INSERT INTO "runs" VALUES(2,'e249fa827d0646d7bca4b4729fddd87e','interrupted','2025-01-02 00:00:00.000000','2026-11-29 12:45:08.249410','','kernels','kernels','perfsvc run','def',1,'','box','',24658,'6682494 4026531836','','','{}',0,0,2);
+INSERT INTO "runs" VALUES(1,'5aa7e8c24cec4719a0f4dd6707189da5','finished','2025-01-01 00:00:00.000000','2026-11-29 13:21:58.866140','first night','kernels','kernels','perfsvc run','abc',0,'','box','',17215,'6903558 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
+INSERT INTO "runs" VALUES(2,'69795e10cf0f40078dee29409e73a017','interrupted','2025-01-02 00:00:00.000000','2026-11-29 13:21:58.906994','','kernels','kernels','perfsvc run','def',1,'','box','',17215,'6903558 4026531836','','','{}',0,0,2);
 CREATE TABLE series (
 	id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -798,6 +798,7 @@ CREATE TABLE series (
 INSERT INTO "series" VALUES(1,2,1,'time','cold');
 INSERT INTO "series" VALUES(2,1,1,'time','cold');
 INSERT INTO "series" VALUES(3,1,1,'overlap','cold');
+INSERT INTO "series" VALUES(4,1,1,'energy_j','cold');
 CREATE TABLE sightings (
 	step_id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -854,38 +855,6 @@ CREATE TABLE tokens (
 
 ;
 INSERT INTO "tokens" VALUES(1,'box','read,write','eb374dd4b49376eeef48e9029a756e55b6afdcf778b4d7bb7949b21230ee5221','2025-01-03 00:00:00.000000','ann',NULL,NULL,NULL,'');
-CREATE TABLE verdicts (
-	run_id INTEGER NOT NULL, 
-	case_id INTEGER NOT NULL, 
-	device_id INTEGER NOT NULL, 
-	metric TEXT NOT NULL, 
-	cache TEXT NOT NULL, 
-	verdict TEXT NOT NULL, 
-	reason TEXT NOT NULL, 
-	ratio REAL, 
-	low REAL, 
-	high REAL, 
-	baseline_run_id INTEGER, 
-	baseline_s REAL, 
-	candidate_s REAL, 
-	smallest REAL, 
-	baseline_replicas INTEGER, 
-	candidate_replicas INTEGER, 
-	baseline_runs INTEGER NOT NULL, 
-	between_nights REAL, 
-	cause TEXT, 
-	CONSTRAINT pk_verdicts PRIMARY KEY (run_id, case_id, device_id, metric, cache), 
-	CONSTRAINT fk_verdicts_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
-	CONSTRAINT fk_verdicts_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_verdicts_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_verdicts_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
-)
- STRICT
-
-;
-INSERT INTO "verdicts" VALUES(1,1,1,'time','cold','new','',NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,1,NULL,NULL);
-INSERT INTO "verdicts" VALUES(2,1,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,NULL);
-INSERT INTO "verdicts" VALUES(2,1,1,'overlap','cold','regression','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,'kernel');
 CREATE INDEX ix_checks_git_commit ON checks (git_commit);
 CREATE INDEX ix_checks_scope ON checks (scope);
 CREATE INDEX ix_runs_full_environment_id ON runs (full_environment_id);
@@ -906,13 +875,13 @@ CREATE INDEX ix_checked_kernels_baseline_check_id ON checked_kernels (baseline_c
 CREATE INDEX ix_checked_kernels_case_id_architecture_check_id ON checked_kernels (case_id, architecture, check_id);
 CREATE INDEX ix_checked_kernels_facts_id ON checked_kernels (facts_id);
 CREATE INDEX ix_confirmations_baseline_run_id ON confirmations (baseline_run_id);
-CREATE INDEX ix_confirmations_case_id_device_id_metric_cache_run_id ON confirmations (case_id, device_id, metric, cache, run_id);
+CREATE INDEX ix_confirmations_series_id_run_id ON confirmations (series_id, run_id);
 CREATE INDEX ix_confirmations_run_id ON confirmations (run_id);
 CREATE INDEX ix_bisections_finding_id ON bisections (finding_id);
 CREATE INDEX ix_expectations_finding_id ON expectations (finding_id);
 CREATE INDEX ix_expectations_run_id ON expectations (run_id);
 CREATE INDEX ix_finding_cases_baseline_run_id ON finding_cases (baseline_run_id);
-CREATE INDEX ix_finding_cases_case_id_device_id_metric_cache ON finding_cases (case_id, device_id, metric, cache);
+CREATE INDEX ix_finding_cases_series_id ON finding_cases (series_id);
 CREATE INDEX ix_finding_cases_first_run_id ON finding_cases (first_run_id);
 CREATE INDEX ix_finding_cases_last_run_id ON finding_cases (last_run_id);
 CREATE INDEX ix_finding_cases_level_run_id ON finding_cases (level_run_id);
@@ -929,15 +898,13 @@ CREATE INDEX ix_measurements_python_code_id ON measurements (python_code_id);
 CREATE INDEX ix_measurements_run_id_status_device_id ON measurements (run_id, status, device_id);
 CREATE INDEX ix_measurements_with_samples ON measurements (run_id, case_id) WHERE samples IS NOT NULL;
 CREATE INDEX ix_messages_night_id ON messages (night_id);
+CREATE INDEX ix_levels_accepted ON levels (series_id) WHERE verdict IN ('new', 'improvement');
+CREATE INDEX ix_levels_events ON levels (run_id) WHERE verdict IN ('regression', 'improvement', 'broken', 'missing');
 CREATE INDEX ix_levels_series_id_run_id ON levels (series_id, run_id);
 CREATE INDEX ix_profiles_binary_id ON profiles (binary_id);
 CREATE INDEX ix_profiles_case_id_device_id_run_id ON profiles (case_id, device_id, run_id);
 CREATE INDEX ix_profiles_report_sha256 ON profiles (report_sha256);
 CREATE INDEX ix_profiles_run_id ON profiles (run_id);
-CREATE INDEX ix_verdicts_accepted ON verdicts (case_id) WHERE verdict IN ('new', 'improvement');
-CREATE INDEX ix_verdicts_events ON verdicts (run_id) WHERE verdict IN ('regression', 'improvement', 'broken', 'missing');
-CREATE INDEX ix_verdicts_baseline_run_id ON verdicts (baseline_run_id);
-CREATE INDEX ix_verdicts_case_id_device_id_metric_cache_run_id ON verdicts (case_id, device_id, metric, cache, run_id);
 CREATE INDEX ix_explanations_baseline_profile_id ON explanations (baseline_profile_id);
 CREATE INDEX ix_explanations_baseline_run_id ON explanations (baseline_run_id);
 CREATE INDEX ix_explanations_candidate_profile_id ON explanations (candidate_profile_id);

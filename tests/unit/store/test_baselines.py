@@ -14,7 +14,9 @@ from tests.unit.store.conftest import ON_BOTH
 def test_verdicts_are_read_as_they_were_stored(story, tiled, naive):
     baseline, run = story.run(), story.run()
     judged = [
-        Judgement(tiled, Verdict.REGRESSION, "slower", 1.05, 1.04, 1.06, baseline, run, 1e-3, 1.05e-3),
+        Judgement(
+            tiled, Verdict.REGRESSION, "slower", 1.05, 1.04, 1.06, baseline, run, 1e-3, 2e-3, candidate_replicas=1
+        ),
         Judgement(naive, Verdict.MISSING, "not measured", baseline_run=baseline, candidate_run=run),
     ]
     story.store.verdicts.put(run, judged)

@@ -338,7 +338,7 @@ def test_a_deleted_run_is_gone_with_all_that_belongs_to_it_and_its_record_stays(
     assert [row.id for row in story.store.runs.list()] == [first]
     assert story.store.findings.all() == []
     assert story.execute("SELECT COUNT(*) FROM measurements WHERE run_id = :run", run=second) == [(0,)]
-    assert story.execute("SELECT COUNT(*) FROM verdicts WHERE run_id = :run", run=second) == [(0,)]
+    assert story.execute("SELECT COUNT(*) FROM levels WHERE run_id = :run", run=second) == [(0,)]
     acts = [(act.run, act.reason, act.by, act.deleted) for act in story.store.exclusions.all()]
     assert acts == [(second, WHY, "ann", False), (second, "no use", "bob", True)]
     assert story.run() > second

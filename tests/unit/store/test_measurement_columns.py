@@ -161,7 +161,7 @@ ASKED = {
     "runs": (6, lambda story, *_: story.store.runs.list()),
     "history": (8, lambda story, *_: story.store.series.case_history(story.tiled.id)),
     "baselines": (10, lambda story, run, series: story.store.baselines.get(series, run)),
-    "verdicts": (2, lambda story, run, _: story.store.verdicts.of_run(run)),
+    "verdicts": (3, lambda story, run, _: story.store.verdicts.of_run(run)),
     "expected": (14, lambda story, run, _: story.store.baselines.expected(run)),
     "costs": (5, lambda story, *_: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"])),
     "over budget": (2, lambda story, run, _: story.store.runs.over_budget(run)),

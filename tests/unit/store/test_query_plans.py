@@ -3,20 +3,22 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import event, select
+from sqlalchemy import event
 
 from perfsvc.model import Kind, ReplayRecord, digest
 from perfsvc.store import CaseCode, RunState
-from perfsvc.store.schema.tables import Cases
-from perfsvc.store.series import segment_starts
 from tests.unit.store.conftest import BENCH, counted
 
-GROWING = ("measurements", "metrics", "noise", "verdicts")
+GROWING = ("measurements", "metrics", "levels")
 """The tables that grow with every night."""
 
 
 SHARED = ("(device_id=?)", "(environment_id=?)")
 """Values that all measurements of years may share: to search by nothing else reads nearly everything."""
+
+
+ACCEPTED_ALONE = {"SCAN levels USING INDEX ix_levels_accepted"}
+"""Accepting verdicts are few, and their index has no others."""
 
 
 def steps_of(store, work):
@@ -39,18 +41,12 @@ def scans(store, work):
     ]
 
 
-def _segments(store, run):
-    with store.database.reading() as connection:
-        segment_starts(connection, set(connection.scalars(select(Cases.id))), run)
-
-
 NIGHTLY = {
     "levels of series": lambda story, run, series: story.store.series.levels_of(dict.fromkeys(series, run)),
     "levels": lambda story, run, _series: story.store.series.levels(run),
     "histories": lambda story, run, _series: story.store.series.histories_until(run, 200),
     "baselines": lambda story, run, series: story.store.baselines.get(series, run),
     "nights of baselines": lambda story, run, series: story.store.baselines.nights(dict.fromkeys(series, 1), run),
-    "segments": lambda story, run, _series: _segments(story.store, run),
     "expected series": lambda story, run, _series: story.store.baselines.expected(run),
     "costs": lambda story, run, _series: story.store.measurements.costs(
         [story.tiled, story.naive], ["GPU-1", "GPU-2"], before=run
@@ -71,6 +67,7 @@ def test_no_query_of_each_night_scans_a_table_that_grows(story):
     run = story.run(story.tiled, story.naive)  # a new case, in a new environment
     series = list(story.store.series.levels(run))
     scanned = {name: scans(story.store, lambda ask=ask: ask(story, run, series)) for name, ask in NIGHTLY.items()}
+    assert set(scanned.pop("baselines")) == ACCEPTED_ALONE
     assert {name: steps for name, steps in scanned.items() if steps} == {}
 
 
@@ -116,8 +113,8 @@ def test_measurements_samples_and_events_are_found_in_indices_alone(story):
     assert all("USING COVERING INDEX" in step for step in counts)
     samples = [step for step in steps_of(store, store.retention.prunable) if "measurements" in step]
     assert samples == ["SCAN measurements USING INDEX ix_measurements_with_samples"]
-    (events,) = [step for step in steps_of(store, lambda: store.verdicts.events(runs)) if "verdicts" in step]
-    assert "USING INDEX ix_verdicts_events" in events
+    (events,) = [step for step in steps_of(store, lambda: store.verdicts.events(runs)) if "levels" in step]
+    assert "USING INDEX ix_levels_events" in events
 
 
 def test_pruning_looks_only_at_old_measurements_that_still_have_samples(story):
@@ -135,6 +132,5 @@ def test_pruning_looks_only_at_old_measurements_that_still_have_samples(story):
         removed.append(retention.samples(now, [], dry_run=False).count)
         retention.code(binaries=now, profiles=now, keep=[], watched=1, now=now, dry_run=False)
 
-    # Accepting verdicts are few, and their index has no others.
-    assert set(scans(story.store, prune)) == {"SCAN verdicts USING INDEX ix_verdicts_accepted"}
+    assert set(scans(story.store, prune)) == ACCEPTED_ALONE
     assert removed == [1]
