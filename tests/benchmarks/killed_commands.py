@@ -73,13 +73,14 @@ CODE = "select exit_code from nights where id = 4"  # the night after those of t
 RUN = "select run_id, seed from nights join runs on runs.id = run_id where nights.id = 4"
 HELD = "select count(*) from measurements where run_id = 4"
 OF_CASES = "join cases on cases.id = case_id where run_id = 4"
+OF_SERIES = f"join series on series.id = series_id {OF_CASES}"
 OF_A_NIGHT = (
-    "select name, metric, verdict, ratio, cause from verdicts {} order by 1, 2",
-    "select name, replica, status, count(*) from measurements {} group by 1, 2, 3 order by 1, 2, 3",
-    "select name, metric, status, noise_within from levels join series on series.id = series_id {} order by 1, 2",
-    "select name, cause, verdict, ratio from confirmations {} order by 1",
+    "select name, metric, verdict, ratio, cause from levels {1} order by 1, 2",
+    "select name, replica, status, count(*) from measurements {0} group by 1, 2, 3 order by 1, 2, 3",
+    "select name, metric, status, noise_within from levels {1} order by 1, 2",
+    "select name, cause, verdict, ratio from confirmations {1} order by 1",
     "select id, cause, state, first_run_id, last_run_id from findings order by id",
-    "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id order by 1, 2",
+    "select finding_id, series_id, ratio from finding_cases order by 1, 2",
     "select finding_id, kind, run_id, text from finding_events order by id",
     "select night_id, title, body from messages order by 1",
     "select target, sent_at is not null from deliveries order by 1",
@@ -87,7 +88,7 @@ OF_A_NIGHT = (
     "select id, state, run_id, exit_code from nights order by id",
     "select id, state from runs order by id",
 )
-"""Queries of a night's results, without times, paths and random values; ``{}`` is ``OF_CASES``."""
+"""Queries of a night's results, without times, paths and random values; ``{0}`` is ``OF_CASES``, ``{1}`` is ``OF_SERIES``."""
 IMPORTED = "select count(*) from runs where suite not like '%kernels'"
 SAME = (
     "select uid, replica, cache, status, median_s from measurements join runs on runs.id = run_id order by 1, 2, 3, 5"
@@ -218,7 +219,7 @@ class Place:
     @property
     def results(self) -> list[Any]:
         """The results of the fourth night, and what it did to the findings."""
-        return [self.rows(query.format(OF_CASES)) for query in OF_A_NIGHT]
+        return [self.rows(query.format(OF_CASES, OF_SERIES)) for query in OF_A_NIGHT]
 
     @property
     def measured(self) -> list[int]:

@@ -41,6 +41,6 @@ def test_a_case_over_budget_is_not_missing_and_still_expected_later(perfsvc):
     ended = perfsvc.fake("--budget", "0.001s", "--format", "json", code=4)
     assert ended.json["results"] == []
     assert [row["case"] for row in ended.json["over_budget"]] == CASES
-    assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
+    assert perfsvc.rows("select count(verdict) from levels where run_id = 2") == [(0,)]
     assert "run 3: 3 over budget" in perfsvc.fake("--budget", "0.001s", code=4).out
     assert "3 unchanged" in perfsvc.fake(code=0).out

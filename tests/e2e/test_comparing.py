@@ -150,7 +150,7 @@ def test_a_confirmed_regression_is_confirmed_against_every_run_of_the_same_code(
         assert "measured in A/B pairs, its code is 5.0 % slower than the baseline's" in row["reason"]
         assert row["reason"].endswith(", as run 3 had it measured") is (pair[1] == "4")
         assert row["reason"].count("measured in A/B pairs") == 1
-    causes = confirmed.rows("select run_id, cause from verdicts where verdict = 'regression' order by run_id")
+    causes = confirmed.rows("select run_id, cause from levels where verdict = 'regression' order by run_id")
     assert causes == [(3, "kernel"), (4, "unconfirmed")], "a night asks for its own answer"
     row = beta(confirmed("compare", "4", "1", "--format", "json", code=0))
     assert (row["verdict"], row["cause"]) == ("improvement", "unconfirmed"), "a change back is another change"

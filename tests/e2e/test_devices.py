@@ -34,7 +34,7 @@ def test_cases_are_divided_as_in_the_run_before_and_those_of_a_lost_gpu_are_stor
     assert first == second
     assert sorted(first.values()) == [2] * len(CASES)
     assert {uuid for uuid, *_ in first} == {"A", "B"}
-    query = "select distinct verdict from verdicts where run_id = 2 and ratio is not null"
+    query = "select distinct verdict from levels where run_id = 2 and ratio is not null"
     assert perfsvc.rows(query) == [("unchanged",)]
     lost = USUAL | {"scale": {"fault": "lost"}}
     ended = on_two_devices(perfsvc, "--spread", "each-model", code=4, A=lost, B=USUAL)

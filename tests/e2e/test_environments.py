@@ -92,7 +92,9 @@ def test_a_changed_part_that_the_setting_names_begins_a_segment(box):
     assert "has changed since" not in box.run(OFF, settings=PARTS).err
     first, second, third, fourth = box.segments().values()
     assert first == second != third == fourth
-    baselines = box.perfsvc.rows("select distinct run_id, baseline_run_id from verdicts order by run_id")
+    baselines = box.perfsvc.rows(
+        "select distinct run_id, baseline_run_id from levels where verdict is not null order by run_id"
+    )
     assert baselines[1:] == [(2, 1), (3, 1), (4, 3)]
 
 

@@ -43,17 +43,19 @@ targets = { team = "TEAM_URL" }
 """
 RUN = "select run_id, seed from nights join runs on runs.id = run_id where nights.id = 2"
 RESULTS = {
-    "verdicts": "select name, metric, verdict, ratio, cause from verdicts join cases on cases.id = case_id "
+    "verdicts": "select name, metric, verdict, ratio, cause from levels join series on series.id = series_id "
+    "join cases on cases.id = case_id "
     "where run_id = 2 order by 1, 2",
     "measurements": "select name, replica, status, count(*), avg(median_s) from measurements "
     "join cases on cases.id = case_id where run_id = 2 group by 1, 2 order by 1, 2",
     "levels": "select name, metric, status, noise_within, noise_between from levels "
     "join series on series.id = series_id join cases on cases.id = case_id where run_id = 2 order by 1, 2",
     "peaks": "select copy_bytes_per_s, read_bytes_per_s from peaks where run_id = 2",
-    "confirmations": "select name, cause, verdict, ratio from confirmations join cases on cases.id = case_id "
+    "confirmations": "select name, cause, verdict, ratio from confirmations join series on series.id = series_id "
+    "join cases on cases.id = case_id "
     "where run_id = 2",
     "findings": "select id, cause, state, first_run_id, last_run_id from findings",
-    "their cases": "select finding_id, name, ratio from finding_cases join cases on cases.id = case_id",
+    "their cases": "select finding_id, series_id, ratio from finding_cases",
     "their history": "select finding_id, kind, run_id, text from finding_events order by id",
     "messages": "select night_id, title, body from messages",
     "deliveries": "select target, sent_at is not null from deliveries",

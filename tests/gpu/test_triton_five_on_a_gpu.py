@@ -105,7 +105,9 @@ def test_five_commands_from_nothing_to_a_judged_night(gpus, tmp_path):
     workplace.commit("a suite")
     workplace.perfsvc("nightly")  # 4
     workplace.perfsvc("nightly")  # 5
-    verdicts = workplace.rows("select verdict from verdicts where metric = 'time' and run_id = 2")
+    verdicts = workplace.rows(
+        "select verdict from levels join series on series.id = series_id where metric = 'time' and run_id = 2"
+    )
     assert set(verdicts) == {("unchanged",)}
 
 
@@ -135,6 +137,8 @@ def test_other_python_with_the_same_cubin_is_the_same_code(workplace):
     ]
     assert len({kernel["source"] for kernel in kernels}) == 2
     assert len({kernel["code"] for kernel in kernels}) == 1
-    causes = workplace.rows("select cause from verdicts where run_id = 2 and metric = 'time'")
+    causes = workplace.rows(
+        "select cause from levels join series on series.id = series_id where run_id = 2 and metric = 'time'"
+    )
     assert causes, printed
     assert {cause for (cause,) in causes} <= {None, "noise", "environment"}, printed
