@@ -88,7 +88,7 @@ OF_A_NIGHT = (
     "select id, state, run_id, exit_code from nights order by id",
     "select id, state from runs order by id",
 )
-"""Queries of a night's results, without times, paths and random values; ``{0}`` is ``OF_CASES``, ``{1}`` is ``OF_SERIES``."""
+"""Queries of a night's results, without times, paths and random values, for ``OF_CASES`` and ``OF_SERIES``."""
 IMPORTED = "select count(*) from runs where suite not like '%kernels'"
 SAME = (
     "select uid, replica, cache, status, median_s from measurements join runs on runs.id = run_id order by 1, 2, 3, 5"
