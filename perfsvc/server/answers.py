@@ -14,8 +14,7 @@ from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageE
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.render import error_page
 from perfsvc.server.access import READ, ForbiddenError, require
-from perfsvc.server.kept.answers import State, kept_answers
-from perfsvc.server.kept.content import Content
+from perfsvc.server.kept import Content, State, kept_answers
 from perfsvc.server.limiting import RefusedError
 from perfsvc.text import json_text, printed, without_password
 
@@ -44,19 +43,18 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(json_text(plain(value)), status, headers, JSON)
 
 
-async def kept(request: Request, key: str, make: Callable[[], Content], *, of_all_series: bool = False) -> Response:
+async def kept(request: Request, key: str, make: Callable[[], Content]) -> Response:
     """Answer a visitor who may read with a content that is made once for all readers.
 
     Args:
         request: the request.
         key: names the content; requests with equal keys get the same content.
         make: makes the content; it runs in a thread.
-        of_all_series: whether making it reads all series.
     """
-    return (await content(request, key, make, of_all_series=of_all_series)).answer(request)
+    return (await content(request, key, make)).answer(request)
 
 
-async def content(request: Request, key: str, make: Callable[[], Content], *, of_all_series: bool = False) -> Content:
+async def content(request: Request, key: str, make: Callable[[], Content]) -> Content:
     """Return a content for a visitor who may read; the arguments are those of ``kept``."""
     shared = kept_answers(request)
 
@@ -64,7 +62,7 @@ async def content(request: Request, key: str, make: Callable[[], Content], *, of
         require(request, READ)
         return shared.state()
 
-    return await shared.get(key, await run_in_threadpool(look), make, of_all_series=of_all_series)
+    return await shared.get(key, await run_in_threadpool(look), make)
 
 
 @contextmanager

@@ -371,7 +371,6 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         SeriesParameters,
         page_of(SeriesRow),
         all_series,
-        of_all_series=True,
     ),
     Endpoint("series/{key}", "series", "A series and its history.", SeriesKeyParameters, SeriesHistoryObject, series),
     Endpoint("findings", "findings", "The findings, newest first.", FindingsParameters, page_of(FINDING), findings),

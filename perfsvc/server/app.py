@@ -20,8 +20,7 @@ from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.changing import actions, forms
 from perfsvc.server.endpoints import ROOT
 from perfsvc.server.guard import Guard, RequestLimit
-from perfsvc.server.kept.answers import KeptAnswers
-from perfsvc.server.kept.content import LEVEL, SMALLEST_TO_COMPRESS
+from perfsvc.server.kept import LEVEL, SMALLEST_TO_COMPRESS, KeptAnswers
 from perfsvc.server.limiting import RefusedError
 from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving

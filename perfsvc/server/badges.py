@@ -13,7 +13,7 @@ from perfsvc.report import wording
 from perfsvc.report.pages.site import SeriesView
 from perfsvc.server.answers import kept
 from perfsvc.server.api import page_of_key
-from perfsvc.server.kept.content import Content
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import serving
 from perfsvc.text import shortened, visible, xml_text
 

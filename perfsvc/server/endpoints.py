@@ -16,8 +16,7 @@ from perfsvc.errors import UsageError
 from perfsvc.report.export.objects import plain
 from perfsvc.server.access import READ, require
 from perfsvc.server.answers import JSON, kept
-from perfsvc.server.kept.answers import kept_answers
-from perfsvc.server.kept.content import Content
+from perfsvc.server.kept import Content, kept_answers
 from perfsvc.server.limiting import small_body
 from perfsvc.server.serving import Serving, serving
 from perfsvc.text import json_text, printed
@@ -99,7 +98,6 @@ class Endpoint(Generic[P]):
         lines: what the first line of a body of lines encodes, and what all other lines encode; None for any other body.
         status: the status code of an answer.
         respond: answers a request that changes something instead of ``handler``, and checks it itself.
-        of_all_series: whether the handler reads all series.
         by_git: whether the answer depends on the branches of a repository too, so that it cannot be kept.
     """
 
@@ -115,7 +113,6 @@ class Endpoint(Generic[P]):
     lines: tuple[type, type] | None = None
     status: int = 200
     respond: Callable[[Request], Awaitable[Response]] | None = None
-    of_all_series: bool = False
     by_git: bool = False
 
     def route(self) -> Route:
@@ -131,7 +128,7 @@ class Endpoint(Generic[P]):
             if self.by_git:
                 return (await kept_answers(request).run(make)).answer(request)
             key = f"{self.name} {call.given.model_dump_json()}"
-            return await kept(request, key, make, of_all_series=self.of_all_series)
+            return await kept(request, key, make)
 
         return Route(f"{ROOT}/{self.path}", self.respond or respond, methods=[self.method], name=self.name)
 

@@ -12,7 +12,7 @@ from perfsvc.model import Finding, FindingEvent
 from perfsvc.report import finding_words
 from perfsvc.report.pages.site import FindingView, finding_page
 from perfsvc.server.answers import kept
-from perfsvc.server.kept.content import Content
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import serving
 from perfsvc.text import cut, xml_text
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from perfsvc.model import FindingState
 from perfsvc.report.pages.site import Site
 from perfsvc.server.answers import content
-from perfsvc.server.kept.content import Content
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import Serving, serving
 from perfsvc.text import visible
 
@@ -99,7 +99,7 @@ def routes() -> list[Route]:
 async def metrics(request: Request) -> Response:
     """Answer with all metrics in the text format of Prometheus."""
     ours: ServerMetrics = request.app.state.metrics
-    of_site = await content(request, "metrics", ours.of_site, of_all_series=True)
+    of_site = await content(request, "metrics", ours.of_site)
     body = await run_in_threadpool(ours.now) + of_site.body
     return Response(body, headers={"Cache-Control": "no-store"}, media_type=of_site.kind)
 

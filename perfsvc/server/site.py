@@ -19,15 +19,13 @@ from perfsvc.server import answers
 from perfsvc.server.access import READ, require
 from perfsvc.server.changing.forms import with_actions
 from perfsvc.server.endpoints import NoParameters, Text, checked
-from perfsvc.server.kept.content import Content
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
 from perfsvc.service.revisions import BASELINE, choose, resolve
 
 _FINDING = re.compile(r"findings/(\d{1,9})\.html")
 
-OF_ALL_SERIES = frozenset({render.FLEET, render.BENCHMARKS, render.SERIES})
-"""The pages for which all series are read."""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
@@ -59,7 +57,7 @@ async def page(request: Request) -> Response:
             raise HTTPException(404)
         return Content(text.encode(), "text/html")
 
-    made = await answers.content(request, f"page {path}", make, of_all_series=path in OF_ALL_SERIES)
+    made = await answers.content(request, f"page {path}", make)
     if shared.changing and (number := _FINDING.fullmatch(path)):
         return await run_in_threadpool(with_actions, request, int(number[1]), made.body.decode())
     return made.answer(request)

@@ -90,11 +90,6 @@ class SeriesStore:
         with self._database.writing() as connection:
             case_ids(connection, cases)
 
-    def stored_cases(self) -> list[Case]:
-        """Return every stored case."""
-        with self._database.reading() as connection:
-            return [case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).order_by(Cases.id))]
-
     def case_names(self) -> dict[str, Case]:
         """Return all names of all measured cases, former names too, each with the case under its present name.
 
@@ -201,18 +196,19 @@ class SeriesStore:
             of_cases = among(SeriesRows.case_id, set(ids_of(connection, cases).values()))
             return _histories(connection, runs, load_series(connection, of_cases), errors=errors)
 
-    def measured(self, run: int) -> set[Series]:
-        """Return the series of ``histories`` of one run."""
-        of_run = select(Levels.series_id).where(Levels.run_id == run)
+    def measured(self, runs: Collection[int]) -> set[Series]:
+        """Return the series of the histories of some runs, those of errors too."""
+        in_a_run = exists().where(
+            Levels.series_id == SeriesRows.id, Levels.status.is_not(None), among(Levels.run_id, runs)
+        )
         with self._database.reading() as connection:
-            return set(load_series(connection, SeriesRows.id.in_(of_run)).values())
+            return set(load_series(connection, in_a_run).values())
 
-    def unsuccessful(self, run: int) -> set[Case]:
-        """Return the cases of which a replica is not ok in a run."""
-        of_run = (Measurements.run_id == run, Measurements.status != Status.OK)
-        cases = select(Measurements.case_id).join(Devices, Devices.id == Measurements.device_id).where(*of_run)
+    def unsuccessful(self, run: int) -> dict[Series, SeriesHistory]:
+        """Return the histories of this one run of the series without a correct result; excluded data is left out."""
+        bad = (Levels.run_id == run, Levels.status != Status.OK, Levels.excluded.is_(None))
         with self._database.reading() as connection:
-            return {case_of(*name) for name in connection.execute(select(*CASE_COLUMNS).where(Cases.id.in_(cases)))}
+            return read_levels(connection, *bad).histories(load_series(connection))
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.

@@ -313,7 +313,9 @@ def check(quarter: Quarter, world: World, url: str, days: int, parts: Sequence[s
             text("SELECT label, count(*) FROM runs WHERE state = 'finished' GROUP BY label")
         ).all()
         found = connection.execute(text("SELECT cause, state FROM findings")).all()
-        moved = connection.execute(text("SELECT count(DISTINCT device_id) FROM finding_cases")).scalar_one()
+        moved = connection.execute(
+            text("SELECT count(DISTINCT device_id) FROM finding_cases JOIN series ON series.id = series_id")
+        ).scalar_one()
     engine.dispose()
     finished = Counter(dict(map(tuple, runs)))
     keys = Counter((row.label, row.uid, row.name, row.replica) for row in measured if row.state == "finished")

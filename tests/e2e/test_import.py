@@ -173,7 +173,9 @@ def test_of_a_folder_of_asv_only_what_was_added_is_imported(perfsvc):
 def test_a_counter_is_imported_and_judged_on_request(perfsvc):
     perfsvc("import", "csv", DATA / "csv.csv", "--metric", "energy_mj", code=0)
     assert perfsvc.rows("SELECT DISTINCT name FROM metrics") == [("energy_mj",)]
-    assert perfsvc.rows("SELECT count(*) FROM verdicts WHERE metric = 'energy_mj'") == [(2,)]
+    assert perfsvc.rows(
+        "SELECT count(verdict) FROM levels JOIN series ON series.id = series_id WHERE metric = 'energy_mj'"
+    ) == [(2,)]
     refused = perfsvc("import", "csv", DATA / "csv.csv", "--metric", "joules", code=2)
     assert "the files have energy_mj" in refused.err
     assert "has a metric of this name" in perfsvc("import", "csv", DATA / "csv.csv", "--metric", "time", code=2).err

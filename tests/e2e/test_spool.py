@@ -141,9 +141,9 @@ def spools(perfsvc):
 def require_whole(outage, run, like):
     """A run has each measurement of another run exactly once, and is judged."""
     assert rows(outage, MEASUREMENTS.format(run=run)) == rows(outage, MEASUREMENTS.format(run=like))
-    for table in ("verdicts", "noise", "peaks"):
-        count = "SELECT count(*) FROM {} WHERE run_id = {}"
-        assert rows(outage, count.format(table, run)) == rows(outage, count.format(table, like))
+    for counted in ("count(status), count(verdict), count(noise_within) FROM levels", "count(*) FROM peaks"):
+        count = "SELECT {} WHERE run_id = {}"
+        assert rows(outage, count.format(counted, run)) == rows(outage, count.format(counted, like))
     assert (run, "finished") in rows(outage, "SELECT id, state FROM runs")
     ids = "SELECT full_environment_id IS NULL, uid IS NULL FROM runs"
     assert set(rows(outage, ids)) == {(False, False)}

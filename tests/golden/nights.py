@@ -49,8 +49,9 @@ SELECT DISTINCT sha256, variant FROM binary_files JOIN measurements USING (binar
 WHERE role = 'module'
 """
 VERDICTS = """
-SELECT verdict, variant, uuid, metric, round(ratio, 6), baseline_run_id, cause, reason
-FROM verdicts JOIN cases ON cases.id = case_id JOIN devices ON devices.id = device_id
+SELECT verdict, variant, uuid, metric, round(ratio, 6), baseline_run_id, cause, verdict_reason
+FROM levels JOIN series ON series.id = series_id
+JOIN cases ON cases.id = case_id JOIN devices ON devices.id = device_id
 WHERE run_id = ? AND verdict <> 'unchanged' ORDER BY variant, uuid, metric
 """
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from perfsvc.server.kept import answers as kept_answers
-from perfsvc.server.kept.answers import KeptAnswers
-from perfsvc.server.kept.content import Content
+from perfsvc.server import kept
+from perfsvc.server.kept import Content, KeptAnswers
 
 
 class Maker:
@@ -52,8 +50,8 @@ def answers(database: Database) -> Iterator[KeptAnswers]:
     answers.close()
 
 
-async def get(answers: KeptAnswers, key: str, make: Callable[[], Content], **options: bool) -> str:
-    return (await answers.get(key, answers.state(), make, **options)).body[:1].decode()
+async def get(answers: KeptAnswers, key: str, make: Callable[[], Content]) -> str:
+    return (await answers.get(key, answers.state(), make)).body[:1].decode()
 
 
 def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -71,21 +69,13 @@ async def began(make: Maker) -> None:
     assert await asyncio.to_thread(make.began.wait, 30)
 
 
-async def busy(answers: KeptAnswers, key: str, **options: bool) -> tuple[Maker, asyncio.Task[str]]:
+async def busy(answers: KeptAnswers, key: str) -> tuple[Maker, asyncio.Task[str]]:
     """Begin an answer that keeps the server busy until the test frees its maker; return the maker and the reader."""
     slow = Maker()
     slow.free.clear()
-    reader = asyncio.create_task(get(answers, key, slow, **options))
+    reader = asyncio.create_task(get(answers, key, slow))
     await began(slow)
     return slow, reader
-
-
-async def until(met: Callable[[], bool]) -> None:
-    def wait() -> None:
-        while not met():
-            time.sleep(0.01)
-
-    await asyncio.to_thread(wait)
 
 
 @asynchronous
@@ -118,93 +108,14 @@ async def test_all_readers_get_an_error_and_the_next_one_has_a_new_try(answers):
 
 
 @asynchronous
-async def test_a_busy_server_answers_with_what_it_kept(answers, database):
-    make = Maker()
-    assert await get(answers, "a", make) == "1"
+async def test_readers_share_what_is_being_made_while_the_database_changes(answers, database):
+    slow, first = await busy(answers, "a")
     database.text = "2"
-    slow, other = await busy(answers, "b")
-    assert await get(answers, "a", make) == "1"
-    slow.free.set()
-    await other
-    await until(lambda: make.made == 2)  # it is renewed although nobody waits for it
-    assert await get(answers, "a", make) == "2"
-
-
-@asynchronous
-async def test_what_readers_wait_for_is_made_before_what_is_renewed(answers, database):
-    made: list[str] = []
-
-    def maker(key: str) -> Callable[[], Content]:
-        return lambda: (made.append(key), Content(key.encode(), "text/plain"))[1]
-
-    await get(answers, "a", maker("a"))
-    database.text = "2"
-    slow, other = await busy(answers, "b")
-    assert await get(answers, "a", maker("a")) == "a", "kept, and to be renewed"
-    readers = [asyncio.create_task(get(answers, key, maker(key))) for key in "cd"]
+    second = asyncio.create_task(get(answers, "a", slow))
     await asyncio.sleep(0.05)
     slow.free.set()
-    await asyncio.gather(other, *readers)
-    await until(lambda: len(made) == 4)
-    assert made == ["a", "c", "d", "a"]
-
-
-@asynchronous
-async def test_a_reader_who_waits_for_an_answer_to_renew_does_not_wait_for_others_to_renew(answers, database):
-    make, late = Maker(), Maker()
-    await get(answers, "a", make)
-    await get(answers, "b", late)
-    database.text = "2"
-    slow, other = await busy(answers, "c")
-    assert await get(answers, "a", make) == "1"
-    assert await get(answers, "b", late) == "1"
-    answers.renew()
-    make.free.clear()
-    reader = asyncio.create_task(get(answers, "b", late))
-    await asyncio.sleep(0.05)
-    slow.free.set()
-    assert (await other, await reader) == ("1", "2")
-    make.free.set()
-
-
-@asynchronous
-async def test_renewing_leaves_most_of_the_time_to_others(answers, database):
-    ended: list[float] = []
-
-    def make() -> Content:
-        time.sleep(0.02)
-        ended.append(time.monotonic())
-        return Content(b"a", "text/plain")
-
-    for key in "abc":
-        await get(answers, key, make)
-    database.text = "2"
-    slow, other = await busy(answers, "d")
-    for key in "abc":
-        await get(answers, key, make)
-    slow.free.set()
-    await other
-    await until(lambda: len(ended) == 6)
-    assert ended[5] - ended[3] >= 10 * 0.02
-
-
-@pytest.mark.parametrize("why", ["too old", "changed by the server"])
-@asynchronous
-async def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkeypatch, why):
-    make = Maker()
-    assert await get(answers, "a", make) == "1"
-    database.text = "2"
-    slow, other = await busy(answers, "b")
-    if why == "too old":
-        monkeypatch.setattr(kept_answers, "OLDEST_S", 0.0)
-        monkeypatch.setattr(kept_answers, "OLDEST_FACTOR", 0.0)
-    else:
-        answers.renew()
-    reader = asyncio.create_task(get(answers, "a", make))
-    await asyncio.sleep(0.05)
-    assert not reader.done()
-    slow.free.set()
-    assert (await reader, await other) == ("2", "1")
+    assert await asyncio.gather(first, second) == ["1", "1"]
+    assert await get(answers, "a", slow) == "2", "it shows the database before the change"
 
 
 @asynchronous
@@ -222,8 +133,8 @@ async def test_a_reader_does_not_share_what_was_begun_before_a_change_of_the_ser
 
 
 @asynchronous
-async def test_an_answer_of_all_series_delays_no_other_answer(answers):
-    slow, other = await busy(answers, "all", of_all_series=True)
+async def test_an_answer_that_takes_long_delays_no_other_answer(answers):
+    slow, other = await busy(answers, "all")
     assert await get(answers, "a", Maker()) == "1"
     slow.free.set()
     await other
@@ -233,14 +144,14 @@ async def test_an_answer_of_all_series_delays_no_other_answer(answers):
 async def test_answers_that_were_not_asked_for_longest_are_dropped_beyond_a_size_and_a_number(answers, monkeypatch):
     makers = {key: Maker() for key in "abc"}
     size = makers["a"]().size
-    monkeypatch.setattr(kept_answers, "MOST_BYTES", 2 * size)
+    monkeypatch.setattr(kept, "MOST_BYTES", 2 * size)
     for key in ("a", "b", "a", "c", "a"):
         await get(answers, key, makers[key])
     assert [makers[key].made for key in "abc"] == [2, 1, 1]  # the first one of a measured the size
     await get(answers, "b", makers["b"])
     assert makers["b"].made == 2
-    monkeypatch.setattr(kept_answers, "MOST_BYTES", 100 * size)
-    monkeypatch.setattr(kept_answers, "MOST_KEPT", 3)
+    monkeypatch.setattr(kept, "MOST_BYTES", 100 * size)
+    monkeypatch.setattr(kept, "MOST_KEPT", 3)
     make = Maker()
     for key in "defgd":
         await get(answers, key, make)
@@ -248,7 +159,9 @@ async def test_answers_that_were_not_asked_for_longest_are_dropped_beyond_a_size
 
 
 @asynchronous
-async def test_closing_drops_what_waits_and_does_not_wait_for_what_is_made(answers):
+async def test_closing_drops_what_waits_and_does_not_wait_for_what_is_made(database, monkeypatch):
+    monkeypatch.setattr(kept, "THREADS", 1)
+    answers = KeptAnswers(database)
     make, never = Maker(), Maker()
     make.free.clear()
     first = asyncio.create_task(get(answers, "a", make))

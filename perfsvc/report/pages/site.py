@@ -32,13 +32,8 @@ from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
-BENCHMARK_PAGES = "benchmarks/"
-"""The folder of the pages of benchmarks."""
-
 LONGEST_NAME = 60
 """Characters of the readable part of a page's name."""
-
-_SERIES_PAGE = re.compile(r"series/([a-z0-9-]*)-[0-9a-f]{10}\.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +332,6 @@ def series_page(series: Series) -> str:
     return f"series/{slug(series_name(series, case))}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
 
 
-def readable_part(path: str) -> str | None:
-    """Return the readable part of the path of a series' page; None if no such page lies at the path."""
-    found = _SERIES_PAGE.fullmatch(path)
-    return found[1] if found else None
-
-
 @lru_cache(maxsize=1 << 15)
 def slug(name: str) -> str:
     """Return a name as the path of a page has it: small letters, digits and dashes."""
@@ -351,7 +340,7 @@ def slug(name: str) -> str:
 
 def benchmark_page(name: str) -> str:
     """Return the path of a benchmark's page: a readable part, and a digest of the whole name."""
-    return f"{BENCHMARK_PAGES}{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:10]}.html"
+    return f"benchmarks/{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:10]}.html"
 
 
 def finding_page(number: int) -> str:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from perfsvc.errors import PerfsvcError
 from perfsvc.server.access import ForbiddenError, Visitor, address, visitor
 from perfsvc.server.answers import of_error
-from perfsvc.server.kept.answers import kept_answers
+from perfsvc.server.kept import kept_answers
 from perfsvc.server.limiting import RefusedError, network_of
 from perfsvc.server.serving import serving
 from perfsvc.store import Store

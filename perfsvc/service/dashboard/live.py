@@ -7,8 +7,6 @@ from pathlib import Path
 from threading import Lock
 
 from perfsvc import judge
-from perfsvc.model import TIME
-from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.render import FLEET, INDEX, SERIES, SitePages
 from perfsvc.report.pages.site import SeriesView, Site, finding_page
 from perfsvc.report.pages.views import OVER
@@ -139,9 +137,7 @@ class LivePages:
         if path == INDEX:
             to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
             state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
-            tonight = of_tonight(self._store, state.pages.site)
-            state.series.add_measured(tonight.verdicts)
-            return self._pages(tonight).list(INDEX)
+            return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
         if one := OF_ONE_RUN.fullmatch(path):
             return self._judged(state, int(one[1]))
         for shown in state.pages.site.findings:
@@ -153,8 +149,7 @@ class LivePages:
             site = state.pages.site
             fleet = gather_fleet(self._store, list(site.runs.values())[::-1])
             return self._pages(replace(site, fleet=fleet)).list(FLEET)
-        of_benchmark = state.series.of_benchmark_at(path)
-        if any(view.series.metric == TIME for view in of_benchmark):
+        if of_benchmark := state.series.of_benchmark_at(path):
             return state.pages.benchmark(of_benchmark)
         view = state.series.at(path)
         return state.pages.page(path) if view is None else self._series(state, view)
@@ -171,7 +166,7 @@ class LivePages:
         """Return the page that compares a run with its baseline; None if the run has no verdicts, or is excluded."""
         site = state.pages.site
         if run in site.compared:
-            return self._comparison(state, run, comparison(self._store, site, run, self._threshold))
+            return state.pages.comparison(comparison(self._store, site, run, self._threshold))
         row = self._store.runs.get(run)
         if not with_verdicts(self._store, [row]):
             return None
@@ -179,14 +174,7 @@ class LivePages:
             number if number and with_verdicts(self._store, [self._store.runs.get(number)]) else None
             for number in self._store.runs.neighbours(run, None)
         )
-        return self._comparison(state, run, against_baseline(self._store, row, (before, after), self._threshold))
-
-    @staticmethod
-    def _comparison(state: _State, run: int, sides: ComparedSides) -> str:
-        """Return the page of a comparison in which a run is judged."""
-        if run in state.pages.site.runs:
-            state.series.add_measured(row for row in sides.judgements if row.candidate_run == run)
-        return state.pages.comparison(sides)
+        return state.pages.comparison(against_baseline(self._store, row, (before, after), self._threshold))
 
     def _compare(self, state: _State, base: int, new: int) -> str:
         """Return the page of a comparison of two runs."""
@@ -198,4 +186,4 @@ class LivePages:
             environment=since_baseline(self._store, base, new, compared.judgements),
             neighbours=self._store.runs.neighbours(new, base),
         )
-        return self._comparison(state, new, sides)
+        return state.pages.comparison(sides)

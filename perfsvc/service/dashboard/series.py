@@ -73,8 +73,7 @@ def read_newest(
         most: how many points.
     """
     runs = [row.id for row in rows]
-    errors = {moved.series for finding in findings for moved in finding.moved if moved.series.metric == MAX_ERROR}
-    errors |= store.verdicts.events(runs, metric=MAX_ERROR).keys()
+    errors = reported_errors(store, runs, findings)
     histories = _shown(store.series.newest_histories(runs, most, errors=bool(errors)), errors)
     verdicts = {row.series: row for row in store.verdicts.of_run(tonight.id)} if tonight else {}
     ordered = sorted(histories, key=place)
@@ -83,6 +82,12 @@ def read_newest(
         SeriesView(series, of_series, tonight=verdicts.get(series))
         for series, of_series in zip(ordered, points, strict=True)
     )
+
+
+def reported_errors(store: Store, runs: Sequence[int], findings: Sequence[Finding]) -> set[Series]:
+    """Return the series of errors of results that a finding or an event of these runs reports."""
+    errors = {moved.series for finding in findings for moved in finding.moved if moved.series.metric == MAX_ERROR}
+    return errors | store.verdicts.events(runs, metric=MAX_ERROR).keys()
 
 
 def _shown(histories: Mapping[Series, SeriesHistory], errors: Container[Series]) -> dict[Series, SeriesHistory]:

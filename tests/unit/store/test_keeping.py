@@ -129,7 +129,7 @@ DAMAGED = {
     "runs SET packages = '{broken'": lambda store: store.runs.list(),
     "runs SET started_at = 'yesterday'": lambda store: store.runs.get(1),
     "environments SET parts = '{broken parts'": lambda store: store.devices.environments(),
-    "cases SET point = '{broken'": lambda store: store.series.stored_cases(),
+    "cases SET point = '{broken'": lambda store: store.series.case_names(),
     "levels SET status = 'gone'": lambda store: store.series.levels(1),
 }
 """What is set in a row to what nothing can stand for, and what reads it."""

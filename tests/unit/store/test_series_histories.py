@@ -54,7 +54,7 @@ def test_the_measured_series_of_a_run_are_those_of_its_histories(story, store):
     story.put(run, renamed, metrics={"steps": 3.0})
     story.put(run, renamed, replica=1, status=Status.WRONG, metrics={"steps": 3.0})
     story.put(run, story.tiled, cache=CacheState.WARM)
-    measured = store.series.measured(run)
+    measured = store.series.measured([run])
     assert measured == store.series.histories([run]).keys()
     assert {(series.case.variant, series.metric, series.cache.value) for series in measured} == {
         ("tiled", "time", "cold"),
@@ -62,8 +62,9 @@ def test_the_measured_series_of_a_run_are_those_of_its_histories(story, store):
         ("tiled", "time", "warm"),
         ("shared", "time", "cold"),
     }
-    assert {case.variant for case in store.series.unsuccessful(run)} == {"shared"}
-    assert store.series.measured(run + 1) == store.series.unsuccessful(run + 1) == set()
+    assert {series.case.variant for series in store.series.unsuccessful(run)} == {"shared"}
+    assert store.series.measured([run + 1]) == set()
+    assert store.series.unsuccessful(run + 1) == {}
 
 
 @ON_BOTH

@@ -1,0 +1,157 @@
+"""Answers that are made once for many readers, and kept until the database changes."""
+
+import asyncio
+import gzip
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import cast
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+THREADS = 3
+"""How many answers are made at a time: a reader of Tonight need not wait for the list of all series."""
+MOST_KEPT = 2000
+"""How many answers are kept; the ones that were not asked for longest are dropped first."""
+MOST_BYTES = 64 * 2**20
+"""Bytes of all kept answers."""
+SMALLEST_TO_COMPRESS = 1000
+LEVEL = 6
+"""How hard gzip tries: the default of nginx and zlib."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """The body of an answer with its media type."""
+
+    body: bytes
+    kind: str
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The body, compressed with gzip; empty if it is too short for that."""
+        return gzip.compress(self.body, LEVEL, mtime=0) if len(self.body) >= SMALLEST_TO_COMPRESS else b""
+
+    @cached_property
+    def tag(self) -> str:
+        """The ETag: a digest of the body. It is weak, because compressing changes the bytes."""
+        return f'W/"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+    @property
+    def size(self) -> int:
+        """The bytes that the content takes in memory."""
+        return len(self.body) + len(self.packed)
+
+    def answer(self, request: Request) -> Response:
+        """Return the content, or only "not modified" if the browser has it."""
+        headers = {"ETag": self.tag, "Cache-Control": "no-cache"}
+        accepted = _accepts_gzip(request.headers.get("accept-encoding", ""))
+        known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
+        if known & {self.tag.removeprefix("W/"), "*"}:
+            return Response(status_code=304, headers=headers | {"Vary": "Accept-Encoding"})
+        if self.packed and accepted:
+            headers |= {"Vary": "Accept-Encoding", "Content-Encoding": "gzip"}
+            return Response(self.packed, headers=headers, media_type=self.kind)
+        return Response(self.body, headers=headers, media_type=self.kind)  # the middleware adds Vary
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state of the database: its own text for it, and how often this server had changed something."""
+
+    changes: int
+    text: str
+
+
+class KeptAnswers:
+    """Makes each answer once for all readers who wait for it, and keeps it until the database changes.
+
+    Readers share an answer that is still being made even if the database changes meanwhile; after a change through this
+    server, such as a finding that someone accepted, every answer is made anew.
+
+    Args:
+        state: returns a text that changes with the database.
+    """
+
+    def __init__(self, state: Callable[[], str]) -> None:
+        self._state = state
+        self._changes = 0
+        self._kept: OrderedDict[str, tuple[State, Future[Content]]] = OrderedDict()
+        self._lock = Lock()
+        self._threads = ThreadPoolExecutor(THREADS, "make an answer")
+
+    def close(self) -> None:
+        """Make no answer any more, without waiting for those that are being made."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def state(self) -> State:
+        """Return the state of the database. It asks the database, so it must run in a thread."""
+        return State(self._changes, self._state())
+
+    def renew(self) -> None:
+        """Use no answer that was begun before now: this server has changed something."""
+        with self._lock:
+            self._changes += 1
+
+    async def get(self, key: str, state: State, make: Callable[[], Content]) -> Content:
+        """Return an answer.
+
+        Args:
+            key: names the answer; equal keys have equal answers.
+            state: the state of the database when the reader asked.
+            make: makes the answer; it runs in a thread. Every reader who waits for the answer gets its error.
+        """
+        with self._lock:
+            as_of, answer = self._kept.pop(key, (None, None))
+            if as_of is None or answer is None or not _is_right(as_of, answer, state):
+                as_of, answer = state, self._threads.submit(self._make, make)
+            self._kept[key] = as_of, answer
+        return await asyncio.shield(asyncio.wrap_future(answer))
+
+    async def run(self, make: Callable[[], Content]) -> Content:
+        """Return an answer that is not kept."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, make)
+
+    def _make(self, make: Callable[[], Content]) -> Content:
+        """Return an answer, and drop others if they take too much memory with it."""
+        content = make()
+        content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
+        with self._lock:
+            made = {key: _size(answer) for key, (_, answer) in self._kept.items() if answer.done()}
+            size = content.size + sum(made.values())
+            for number, (key, of_one) in enumerate(made.items()):
+                if size <= MOST_BYTES and len(made) - number < MOST_KEPT:
+                    break
+                del self._kept[key]
+                size -= of_one
+        return content
+
+
+def _is_right(as_of: State, answer: "Future[Content]", state: State) -> bool:
+    """Return whether a reader who found the database in a state may have an answer."""
+    if answer.done():
+        return as_of == state and not answer.cancelled() and answer.exception() is None
+    return as_of.changes == state.changes
+
+
+def _size(answer: "Future[Content]") -> int:
+    return 0 if answer.cancelled() or answer.exception() else answer.result().size
+
+
+def kept_answers(connection: HTTPConnection) -> KeptAnswers:
+    """Return the answers that the server keeps."""
+    return cast("KeptAnswers", connection.app.state.kept)
+
+
+def _accepts_gzip(accepted: str) -> bool:
+    """Return whether the header Accept-Encoding allows gzip; a weight of 0 forbids it."""
+    for each in accepted.lower().replace(" ", "").split(","):
+        coding, _, weight = each.partition(";q=")
+        if coding in {"gzip", "*"}:
+            return weight.strip("0.") != "" or not weight
+    return False
