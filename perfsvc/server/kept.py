@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,8 @@ from typing import cast
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+OLDEST_S = 60.0
+"""How old an answer may be, in seconds, while the server makes other answers."""
 THREADS = 3
 """How many answers are made at a time: a reader of Tonight need not wait for the list of all series."""
 MOST_KEPT = 2000
@@ -68,11 +71,35 @@ class State:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer that is made or being made, the state of the database that it shows, and when its making was wanted."""
+
+    answer: Future[Content]
+    state: State
+    began: float
+
+    @property
+    def size(self) -> int:
+        """The bytes of an answer that is made; 0 if making it failed."""
+        return 0 if self.answer.cancelled() or self.answer.exception() else self.answer.result().size
+
+    def is_right(self, state: State, *, busy: bool) -> bool:
+        """Return whether a reader who found the database in a state may have the answer."""
+        if not self.answer.done():
+            return self.state.changes == state.changes
+        if self.answer.cancelled() or self.answer.exception():
+            return False
+        is_young = self.state.changes == state.changes and time.monotonic() - self.began < OLDEST_S
+        return self.state == state or (busy and is_young)
+
+
 class KeptAnswers:
     """Makes each answer once for all readers who wait for it, and keeps it until the database changes.
 
-    Readers share an answer that is still being made even if the database changes meanwhile; after a change through this
-    server, such as a finding that someone accepted, every answer is made anew.
+    A night changes the database every second, and a busy server would make every answer anew for every reader. While
+    the server makes other answers, a reader therefore gets one that is up to ``OLDEST_S`` old. After a change through
+    this server, such as a finding that someone accepted, every answer is made anew.
 
     Args:
         state: returns a text that changes with the database.
@@ -81,7 +108,8 @@ class KeptAnswers:
     def __init__(self, state: Callable[[], str]) -> None:
         self._state = state
         self._changes = 0
-        self._kept: OrderedDict[str, tuple[State, Future[Content]]] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._making = 0
         self._lock = Lock()
         self._threads = ThreadPoolExecutor(THREADS, "make an answer")
 
@@ -107,11 +135,12 @@ class KeptAnswers:
             make: makes the answer; it runs in a thread. Every reader who waits for the answer gets its error.
         """
         with self._lock:
-            as_of, answer = self._kept.pop(key, (None, None))
-            if as_of is None or answer is None or not _is_right(as_of, answer, state):
-                as_of, answer = state, self._threads.submit(self._make, make)
-            self._kept[key] = as_of, answer
-        return await asyncio.shield(asyncio.wrap_future(answer))
+            kept = self._kept.pop(key, None)
+            if kept is None or not kept.is_right(state, busy=self._making > 0):
+                self._making += 1
+                kept = _Kept(self._threads.submit(self._make, make), state, time.monotonic())
+            self._kept[key] = kept
+        return await asyncio.shield(asyncio.wrap_future(kept.answer))
 
     async def run(self, make: Callable[[], Content]) -> Content:
         """Return an answer that is not kept."""
@@ -119,10 +148,14 @@ class KeptAnswers:
 
     def _make(self, make: Callable[[], Content]) -> Content:
         """Return an answer, and drop others if they take too much memory with it."""
-        content = make()
-        content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
+        try:
+            content = make()
+            content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
+        finally:
+            with self._lock:
+                self._making -= 1
         with self._lock:
-            made = {key: _size(answer) for key, (_, answer) in self._kept.items() if answer.done()}
+            made = {key: kept.size for key, kept in self._kept.items() if kept.answer.done()}
             size = content.size + sum(made.values())
             for number, (key, of_one) in enumerate(made.items()):
                 if size <= MOST_BYTES and len(made) - number < MOST_KEPT:
@@ -130,17 +163,6 @@ class KeptAnswers:
                 del self._kept[key]
                 size -= of_one
         return content
-
-
-def _is_right(as_of: State, answer: "Future[Content]", state: State) -> bool:
-    """Return whether a reader who found the database in a state may have an answer."""
-    if answer.done():
-        return as_of == state and not answer.cancelled() and answer.exception() is None
-    return as_of.changes == state.changes
-
-
-def _size(answer: "Future[Content]") -> int:
-    return 0 if answer.cancelled() or answer.exception() else answer.result().size
 
 
 def kept_answers(connection: HTTPConnection) -> KeptAnswers:

@@ -119,6 +119,34 @@ async def test_readers_share_what_is_being_made_while_the_database_changes(answe
 
 
 @asynchronous
+async def test_a_busy_server_answers_with_what_it_kept_and_makes_it_anew_later(answers, database):
+    make = Maker()
+    assert await get(answers, "a", make) == "1"
+    database.text = "2"
+    slow, other = await busy(answers, "b")
+    assert await get(answers, "a", make) == "1"
+    slow.free.set()
+    await other
+    assert await get(answers, "a", make) == "2"
+
+
+@pytest.mark.parametrize("why", ["too old", "changed by the server"])
+@asynchronous
+async def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkeypatch, why):
+    make = Maker()
+    assert await get(answers, "a", make) == "1"
+    database.text = "2"
+    slow, other = await busy(answers, "b")
+    if why == "too old":
+        monkeypatch.setattr(kept, "OLDEST_S", 0.0)
+    else:
+        answers.renew()
+    assert await get(answers, "a", make) == "2"
+    slow.free.set()
+    await other
+
+
+@asynchronous
 async def test_a_reader_does_not_share_what_was_begun_before_a_change_of_the_server(answers):
     make = Maker()
     make.free.clear()
