@@ -1,27 +1,28 @@
-"""Compare two levels by their replicas: slower, faster, unchanged, or inconclusive."""
+"""Compare levels by their replicas, many at once: slower, faster, unchanged, or inconclusive."""
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.distributions import student_quantile
-from perfsvc.judge.levels import sorted_samples
-from perfsvc.judge.nights import NightsLevel
-from perfsvc.judge.sides import RESOLUTION, least_variances, level_of_samples
+from perfsvc.judge.levels import Floats, sorted_samples
+from perfsvc.judge.nights import MIN_ERRORS, MOST_REPLICAS, NightsLevel, PooledNoise
+from perfsvc.judge.sides import RESOLUTION, Samples, least_variances, level_of_samples, sides_of_samples
 from perfsvc.model import Level, Verdict
+from perfsvc.model.levels import SideColumns
+
+Ints = NDArray[np.int64]
+
+_VERDICTS = (Verdict.INCONCLUSIVE, Verdict.UNCHANGED, Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 ALPHA = 0.01
 """The probability of an interval that misses the true ratio, unless a caller asks for another."""
-
-MIN_ERRORS = 2.0
-"""How many standard errors, by each side's own replicas, a change must be away in any case. One wild replica is never
-more than one such error away from the other side, however wild."""
-
-MOST_REPLICAS = 100
-"""The largest number of replicas that a reason recommends."""
 
 MIN_DEVICES = 2
 """The fewest devices whose spread can be estimated."""
@@ -125,24 +126,118 @@ def compare(
 
 def compare_levels(before: Level, after: Level, *, threshold: float = 0.01, alpha: float = ALPHA) -> Comparison:
     """Return what ``compare`` returns of two levels with replicas; those of ``before.further`` are its nights."""
-    nights = [np.asarray(night, np.float64) for night in (before.medians, *before.further)]
-    old, new = np.concatenate(nights), np.asarray(after.medians, np.float64)
-    if min(old.min(), new.min()) <= 0:
-        return _compare_zeros(float(old.max()), float(new.max()))
-    # Relative to the logarithm of one median, equal times differ by exactly 0, and have a ratio of exactly 1.
-    unit = np.log(old[0])
-    step = min(before.step, after.step)
-    least, least_of_new = (
-        float(least_variances(medians[None, :], np.array([side.spread]), np.array([step]))[0])
-        for medians, side in ((nights[0], before), (new, after))
+    sides = SideColumns.of_levels([before, after])
+    further = {0: before.further} if before.further else {}
+    (compared,) = compare_columns(sides, np.array([0]), sides, np.array([1]), [threshold], further=further, alpha=alpha)
+    return compared
+
+
+def compare_with_each(
+    candidates: Sequence[tuple[Sequence[Sequence[Samples]], Sequence[Samples], float]],
+) -> list[list[Comparison]]:
+    """Return what ``compare`` returns for each candidate and each of its baselines, all computed together.
+
+    Args:
+        candidates: for each candidate its baselines, its own replicas, and the smallest relative change that matters. A
+            baseline and a candidate have the times of each replica in seconds.
+
+    Raises:
+        ValueError: times that are not finite or below 0.
+    """
+    sides = sides_of_samples([side for baselines, candidate, _ in candidates for side in (*baselines, candidate)])
+    if not (sides.lowest >= 0).all():
+        raise ValueError("times are finite numbers from 0 up")
+    counts = np.array([len(baselines) for baselines, _, _ in candidates], np.intp)
+    ends = np.cumsum(counts + 1) - 1  # the place of each candidate, after its baselines
+    after = np.repeat(ends, counts)
+    before = np.delete(np.arange(counts.sum() + counts.size), ends)
+    thresholds = [threshold for baselines, _, threshold in candidates for _ in baselines]
+    comparisons = iter(compare_columns(sides, before, sides, after, thresholds))
+    return [list(islice(comparisons, count)) for count in counts.tolist()]
+
+
+def compare_columns(
+    baselines: SideColumns,
+    before: Ints,
+    candidates: SideColumns,
+    after: Ints,
+    thresholds: Sequence[float],
+    *,
+    further: Mapping[int, tuple[tuple[float, ...], ...]] = MappingProxyType({}),
+    alpha: float = ALPHA,
+) -> list[Comparison]:
+    """Return what ``compare`` returns for each baseline and its candidate; those of equal shapes are computed together.
+
+    Args:
+        baselines: holds the baseline of each comparison, with finite values from 0 up.
+        before: which of them is the baseline of each comparison, shape (comparisons,).
+        candidates: holds the candidates, likewise.
+        after: which of them is the candidate, shape (comparisons,).
+        thresholds: the smallest relative change that matters in each comparison.
+        further: the further nights of the baselines that have any, by their places among the baselines.
+        alpha: the probability of an interval that misses the true ratio.
+    """
+    limits = np.array(thresholds, np.float64)
+    comparisons: dict[int, Comparison] = {}
+    by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    lowest, highest = (
+        (old[before].tolist(), new[after].tolist())
+        for old, new in ((baselines.lowest, candidates.lowest), (baselines.highest, candidates.highest))
     )
-    level = NightsLevel.of([np.log(night) - unit for night in nights], least)
-    logs = np.log(new)
-    variance = max(float(np.var(logs, ddof=1)), least_of_new) if new.size > 1 else 0.0
-    log_ratio = float(np.mean(logs - unit)) - level.center
-    noise = _Noise.of(level, new.size, variance, alpha)
-    comparison = _conclude(log_ratio, noise, threshold, fewest_replicas=min(old.size, new.size))
-    return replace(comparison, between_nights=math.sqrt(level.between_nights)) if before.further else comparison
+    sizes = baselines.sizes[before].tolist(), candidates.sizes[after].tolist()
+    for at, place in enumerate(before.tolist()):
+        later = further.get(place, ())
+        more = [value for night in later for value in night]
+        if min(lowest[0][at], lowest[1][at], *more) > 0:
+            by_shape[sizes[1][at], sizes[0][at], *map(len, later)].append(at)
+        else:
+            comparisons[at] = _compare_zeros(max(highest[0][at], *more, 0.0), highest[1][at])
+    for (new_size, old_size, *more_sizes), places in by_shape.items():
+        old, new = before[places], after[places]
+        nights_of = [further[place] for place in old.tolist()] if more_sizes else []
+        nights = [
+            baselines.medians[old, :old_size],
+            *(np.array([of_one[night] for of_one in nights_of]) for night in range(len(more_sizes))),
+        ]
+        steps = np.minimum(baselines.steps[old], candidates.steps[new])
+        least = least_variances(nights[0], baselines.spreads[old], steps)
+        medians = candidates.medians[new, :new_size]
+        least_of_new = least_variances(medians, candidates.spreads[new], steps)
+        compared = _of_shape(nights, medians, (least, least_of_new), limits[places], alpha)
+        comparisons.update(zip(places, compared, strict=True))
+    return [comparisons[at] for at in range(before.size)]
+
+
+def _of_shape(
+    nights: Sequence[Floats], medians: Floats, least: tuple[Floats, Floats], thresholds: Floats, alpha: float
+) -> list[Comparison]:
+    """Compare baselines whose nights have the same sizes with candidates that have equally many replicas.
+
+    Args:
+        nights: for each night of the baselines the median of each replica, above 0, shape (comparisons, replicas).
+        medians: the medians of the candidates, likewise.
+        least: the least variance of the replicas of each baseline, and of each candidate, shape (comparisons,).
+        thresholds: the smallest relative change that matters in each comparison.
+        alpha: the probability of an interval that misses the true ratio.
+    """
+    # Relative to the logarithm of one median, equal times differ by exactly 0, and have a ratio of exactly 1.
+    unit = np.log(nights[0][:, :1])
+    level = NightsLevel.of([np.log(night) - unit for night in nights], least[0])
+    logs, count = np.log(medians) - unit, medians.shape[1]
+    variances = np.maximum(np.var(logs, axis=1, ddof=1), least[1]) if count > 1 else np.zeros(len(logs))
+    log_ratios = np.mean(logs, axis=1) - level.center
+    noise = PooledNoise.of(level, count, variances, alpha)
+    fewest = min(sum(night.shape[1] for night in nights), count)
+    if noise is None:
+        comparisons = [
+            Comparison(exp(ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD) for ratio in log_ratios.tolist()
+        ]
+    else:
+        comparisons = _conclude(log_ratios, noise.half_widths, thresholds, fewest, noise)
+    if len(nights) == 1:
+        return comparisons
+    between = np.sqrt(level.between_nights).tolist()
+    return [replace(of_one, between_nights=own) for of_one, own in zip(comparisons, between, strict=True)]
 
 
 def compare_at_look(
@@ -211,88 +306,9 @@ def compare_with_devices(devices: Sequence[ArrayLike], candidate: ArrayLike, *, 
     half = student_quantile(count - 1, 1 - ALPHA / 2) * spread * math.sqrt(1 + 1 / count)
     error = float(after.std(ddof=1)) / math.sqrt(after.size) if after.size > 1 else 0.0
     own = math.hypot(spread / math.sqrt(count), error)
-    log_ratio = float(after.mean() - before.mean())
-    return _judge_interval(log_ratio, max(half, MIN_ERRORS * own), threshold, fewest_replicas=after.size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Noise:
-    """The noise of a comparison, from which the width of its interval follows.
-
-    Attributes:
-        level: the level of the baseline and its noise.
-        variance: the variance between replicas, pooled over both sides.
-        freedom: the degrees of freedom of ``variance``.
-        candidate_replicas: the number of the candidate's replicas.
-        own: the variance of the difference from each side's own variances.
-        alpha: the probability of an interval that misses the true ratio.
-    """
-
-    level: NightsLevel
-    variance: float
-    freedom: int
-    candidate_replicas: int
-    own: float
-    alpha: float
-
-    @classmethod
-    def of(cls, level: NightsLevel, count: int, variance: float, alpha: float) -> "_Noise | None":
-        """Pool the noise of both sides; None if no side has two replicas.
-
-        Args:
-            level: the baseline.
-            count: the number of the candidate's replicas.
-            variance: the variance between the candidate's replicas; 0 for one replica.
-            alpha: the probability of an interval that misses the true ratio.
-        """
-        counted = level.counted_freedom
-        freedom = counted + count - 1
-        if not freedom:
-            return None
-        squares = counted * level.variance + (count - 1) * variance
-        own = level.error_of_nights + level.variance * level.inverse_size + variance / count
-        return cls(level, squares / freedom, freedom, count, own, alpha)
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the interval of the difference of logarithms.
-
-        If one side has few replicas and the other many, the pooled variance is almost the variance of the side with
-        many. So the half width is never below ``MIN_ERRORS`` times the standard error from each side's own variance.
-        """
-        error = self.variance * (self.level.inverse_size + 1 / self.candidate_replicas)
-        return max(self._student(error, self.freedom), MIN_ERRORS * math.sqrt(self.own))
-
-    def replicas_to_settle(self, half: float) -> int | None:
-        """Return with how many replicas half the interval would be at most ``half`` wide; None if too many.
-
-        If the baseline has one night, this is the number of replicas of both sides, else that of the candidate.
-        """
-        more = range(self.candidate_replicas + 1, MOST_REPLICAS + 1)
-        return next((replicas for replicas in more if self._half_width_with(replicas) <= half), None)
-
-    def _half_width_with(self, replicas: int) -> float:
-        if self.level.nights == 1:
-            return self._student(self.variance * 2 / replicas, 2 * replicas - 2)
-        freedom = self.freedom + replicas - self.candidate_replicas
-        return self._student(self.variance * (self.level.inverse_size + 1 / replicas), freedom)
-
-    def _student(self, of_replicas: float, freedom: float) -> float:
-        """Return half the width of Student's interval.
-
-        Its variance has two parts: that of the replicas and that of the baseline's nights. Satterthwaite's formula
-        gives the degrees of freedom of their sum.
-
-        Args:
-            of_replicas: the variance that the replicas cause.
-            freedom: the degrees of freedom of this variance.
-        """
-        of_nights = self.level.error_of_nights
-        error = of_replicas + of_nights
-        if of_nights:
-            parts = of_replicas / error, of_nights / error
-            freedom = 1 / (parts[0] ** 2 / freedom + parts[1] ** 2 / self.level.freedom_of_nights)
-        return student_quantile(freedom, 1 - self.alpha / 2) * math.sqrt(error)
+    log_ratio, half = after.mean() - before.mean(), max(half, MIN_ERRORS * own)
+    (compared,) = _conclude(np.array([log_ratio]), np.array([half]), np.array([threshold]), after.size)
+    return compared
 
 
 def _compare_zeros(old: float, new: float) -> Comparison:
@@ -302,51 +318,55 @@ def _compare_zeros(old: float, new: float) -> Comparison:
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
 
 
-def _conclude(log_ratio: float, noise: _Noise | None, threshold: float, *, fewest_replicas: int) -> Comparison:
-    """Return the comparison that follows from the logarithm of a ratio and its noise, with what would settle it."""
-    if noise is None:
-        return Comparison(exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
-    comparison = _judge_interval(log_ratio, noise.half_width, threshold, fewest_replicas=fewest_replicas)
-    if comparison.verdict is Verdict.INCONCLUSIVE and comparison.smallest is not None:
-        return replace(comparison, reason=f"{comparison.reason}; {_cure(noise, log_ratio, threshold)}")
-    return comparison
-
-
-def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_replicas: int) -> Comparison:
-    """Return the comparison that follows from the logarithm of a ratio and half the width of its interval.
-
-    Args:
-        log_ratio: the candidate's mean logarithm minus the baseline's.
-        half: half the width of the interval of ``log_ratio``.
-        threshold: the smallest relative change that matters.
-        fewest_replicas: the number of replicas of the side that has fewer; with only one, no change is certain.
-    """
-    ratio, low, high = exp(log_ratio), exp(log_ratio - half), exp(log_ratio + half)
-    verdict = _verdict(ratio, low, high, threshold)
-    if fewest_replicas == 1 and verdict is not Verdict.UNCHANGED:
-        return Comparison(ratio, low, high, Verdict.INCONCLUSIVE, SINGLE_REPLICA)
-    smallest = max(exp(half) - 1, threshold)
-    why = reason(verdict, low, high, smallest, threshold)
-    return Comparison(ratio, low, high, verdict, why, smallest if math.isfinite(smallest) else None)
-
-
-def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
-    """Return the verdict on a ratio with the ends of its interval.
+def _conclude(
+    log_ratios: Floats, halves: Floats, thresholds: Floats, fewest_replicas: int, noise: PooledNoise | None = None
+) -> list[Comparison]:
+    """Return the comparisons that follow from the logarithms of ratios and half the widths of their intervals.
 
     The verdict is regression or improvement if the ratio lies beyond the threshold and the interval excludes 1, and
     unchanged if the interval lies within the threshold. Differences up to ``RESOLUTION`` are rounding.
+
+    Args:
+        log_ratios: each candidate's mean logarithm minus the baseline's.
+        halves: half the width of the interval of each logarithm.
+        thresholds: the smallest relative change that matters.
+        fewest_replicas: the number of replicas of the side that has fewer; with only one, no change is certain.
+        noise: with it, the reason of an inconclusive comparison says what would settle it.
     """
-    limit = (1 + threshold) * (1 + RESOLUTION)
-    if ratio > limit and low > 1 + RESOLUTION:
-        return Verdict.REGRESSION
-    if ratio < 1 / limit and high < 1 / (1 + RESOLUTION):
-        return Verdict.IMPROVEMENT
-    if low >= 1 / limit and high <= limit:
-        return Verdict.UNCHANGED
-    return Verdict.INCONCLUSIVE
+    # math.exp, because np.exp may round a number otherwise if others are beside it.
+    ratios, lows, highs, least = (
+        np.array(list(map(exp, logs.tolist())))
+        for logs in (log_ratios, log_ratios - halves, log_ratios + halves, halves)
+    )
+    limits = (1 + thresholds) * (1 + RESOLUTION)
+    codes = np.select(
+        [
+            (ratios > limits) & (lows > 1 + RESOLUTION),
+            (ratios < 1 / limits) & (highs < 1 / (1 + RESOLUTION)),
+            (lows >= 1 / limits) & (highs <= limits),
+        ],
+        [3, 2, 1],
+    )
+    smallest = np.maximum(least - 1, thresholds)
+    is_single = (codes != 1) & (fewest_replicas == 1)
+    unsettled = np.flatnonzero((codes == 0) & ~is_single & np.isfinite(smallest))
+    cures = _cures(noise.where(unsettled), log_ratios[unsettled], thresholds[unsettled]) if noise else ()
+    cure_of = dict(zip(unsettled.tolist(), cures, strict=True)) if noise else {}
+    comparisons = []
+    columns = (column.tolist() for column in (ratios, lows, highs, codes, is_single, smallest, thresholds))
+    for at, (ratio, low, high, code, single, of_one, threshold) in enumerate(zip(*columns, strict=True)):
+        if single:
+            comparisons.append(Comparison(ratio, low, high, Verdict.INCONCLUSIVE, SINGLE_REPLICA))
+            continue
+        verdict = _VERDICTS[code]
+        why = _reason(verdict, low, high, of_one, threshold)
+        if at in cure_of:
+            why = f"{why}; {cure_of[at]}"
+        comparisons.append(Comparison(ratio, low, high, verdict, why, of_one if math.isfinite(of_one) else None))
+    return comparisons
 
 
-def reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
+def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
     """Return the reason of a verdict in words; ``smallest`` is the smallest change that the replicas could show."""
     limit = f"the threshold of {percent_of(threshold)}"
     if verdict is Verdict.UNCHANGED:
@@ -359,27 +379,26 @@ def reason(verdict: Verdict, low: float, high: float, smallest: float, threshold
     return f"{doubt}: the smallest that these replicas could have shown is {percent_of(smallest)}"
 
 
-def _cure(noise: _Noise, log_ratio: float, threshold: float) -> str:
-    """Return what would settle an inconclusive comparison, if the ratio stays as it is.
+def _cures(noise: PooledNoise, log_ratios: Floats, thresholds: Floats) -> list[str]:
+    """Return what would settle each of some inconclusive comparisons, if its ratio stays as it is.
 
     A ratio beyond the threshold has to become significant; the interval of any other has to fit within the threshold.
     """
-    limit, distance = math.log1p(threshold), abs(log_ratio)
-    replicas = noise.replicas_to_settle(distance if distance > limit else limit - distance)
+    limits, distances = np.log1p(thresholds), np.abs(log_ratios)
+    replicas = noise.replicas_to_settle(np.where(distances > limits, distances, limits - distances))
     if noise.level.nights == 1:
-        return cure_of_pair(replicas)
+        return [NO_CURE if count is None else f"{count} replicas on each side would settle it" for count in replicas]
+    between = np.sqrt(noise.level.between_nights).tolist()
+    return [_cure_of_nights(count, nights) for count, nights in zip(replicas, between, strict=True)]
+
+
+def _cure_of_nights(replicas: int | None, between_nights: float) -> str:
     if replicas is not None:
         return f"{replicas} replicas would settle it"
-    nights = math.sqrt(noise.level.between_nights)
-    if nights > 0:
-        differ = f"nights differ by {percent_of(nights)}, which more replicas do not change"
+    if between_nights > 0:
+        differ = f"nights differ by {percent_of(between_nights)}, which more replicas do not change"
         return f"{differ}: measure both sides in one night (perfsvc confirm)"
     return NO_CURE
-
-
-def cure_of_pair(replicas: int | None) -> str:
-    """Return what would settle an inconclusive comparison with a single run: so many replicas, or None if too many."""
-    return NO_CURE if replicas is None else f"{replicas} replicas on each side would settle it"
 
 
 def percent_of(fraction: float) -> str:

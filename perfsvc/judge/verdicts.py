@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_levels, compare_with_devices
+from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_columns, compare_with_devices
 from perfsvc.judge.levels import Floats, center_of, levels_of
-from perfsvc.judge.pairs import compare_pairs
 from perfsvc.model import (
     AUXILIARY,
     FIRST_RUNS,
@@ -43,6 +42,7 @@ ORDER = (
 """The order in which verdicts are listed, the most urgent first."""
 
 BOTH_ZERO = "both are 0"
+DRIFTED = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
 
 
 def verdicts(
@@ -79,6 +79,10 @@ def verdicts(
     both = _BothSides.of(baseline, candidate)
     old, new = both.old, both.new
     others = _other_devices(both)
+    against = both.own.copy()
+    for at, sources in others.items():
+        if len(sources) == 1:
+            against[at] = sources[0]
     versions = cache(lambda: _newest_versions(old.levels.series))
     usable_of_case = cache(  # any usable level of the case
         lambda: {_time_of(series): at for at, series in enumerate(old.levels.series) if at not in old.faults}
@@ -86,8 +90,8 @@ def verdicts(
     limit_of = threshold if callable(threshold) else lambda _: threshold
 
     judgements = [both.missing(old.levels.series[at], at, None) for at in _absent(both, others)]
-    pairs, remaining = both.pairs(every=every)
-    judgements += _compared(both, pairs, limit_of, every=every)
+    pairs, remaining = both.pairs(against, every=every)
+    judgements += _compared(both, against[pairs], pairs, limit_of, every=every)
     for at in remaining:
         series = new.levels.series[at]
         own = int(both.own[at])
@@ -156,55 +160,72 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
 
 
 def _compared(
-    both: "_BothSides", pairs: Ints, limit_of: Callable[[Series], float], *, every: bool
+    both: "_BothSides", before: Ints, pairs: Ints, limit_of: Callable[[Series], float], *, every: bool
 ) -> Iterator[Judgement]:
-    """Compare one run of one device with one run; without ``every``, auxiliary metrics that did not move are left out.
+    """Compare levels of one device each; without ``every``, auxiliary metrics that did not move are left out.
 
     Args:
         both: the levels.
-        pairs: the places of the levels of the candidate.
+        before: the place of each baseline.
+        pairs: the place of each candidate.
         limit_of: returns the smallest relevant change of a series, as a fraction.
         every: whether to include the auxiliary metrics that did not move.
     """
-    old, new = both.old, both.new
-    series = [new.levels.series[at] for at in pairs.tolist()]
-    limits = list(map(limit_of, series))
+    old, new, further = both.old, both.new, both.old.levels.further
+    limits = [limit_of(new.levels.series[at]) for at in pairs.tolist()]
     if not every:
-        changes = both.changes(pairs)
+        columns = zip(before.tolist(), pairs.tolist(), both.changes(before, pairs), limits, strict=True)
         shown = [
             at
-            for at, (one, change, limit) in enumerate(zip(series, changes, limits, strict=True))
-            if one.metric not in AUXILIARY or not change <= math.log1p(limit)
+            for at, (own, place, change, limit) in enumerate(columns)
+            # The level of several runs is not that of the first.
+            if own in further or new.levels.series[place].metric not in AUXILIARY or not change <= math.log1p(limit)
         ]
-        pairs, series, limits = pairs[shown], [series[at] for at in shown], [limits[at] for at in shown]
-    before = both.own[pairs]
-    comparisons = compare_pairs(old.sides, before, new.sides, pairs, limits)
-    numbers = (
-        (side.levels.runs[at].tolist(), side.centers[at].tolist(), side.sides.sizes[at].tolist())
-        for side, at in ((old, before), (new, pairs))
-    )
-    (old_runs, old_centers, old_sizes), (new_runs, new_centers, new_sizes) = numbers
-    for at, comparison in enumerate(comparisons):
-        if every or comparison.verdict in MOVES or series[at].metric not in AUXILIARY:
-            yield Judgement(
-                series[at],
-                comparison.verdict,
-                comparison.reason,
-                comparison.ratio,
-                comparison.low,
-                comparison.high,
-                old_runs[at],
-                new_runs[at],
-                old_centers[at],
-                new_centers[at],
-                comparison.smallest,
-                old_sizes[at],
-                new_sizes[at],
+        before, pairs, limits = before[shown], pairs[shown], [limits[at] for at in shown]
+    comparisons = compare_columns(old.sides, before, new.sides, pairs, limits, further=further)
+    drifted = _drifts(both, before, pairs, limits, comparisons)
+    for at, (own, place) in enumerate(zip(before.tolist(), pairs.tolist(), strict=True)):
+        series, source, runs = new.levels.series[place], old.levels.series[own], further.get(own, ())
+        comparison, note = comparisons[at], ""
+        if at in drifted:
+            comparison, note, runs = drifted[at], DRIFTED, runs[: FIRST_RUNS - 1]
+        if source.device != series.device:
+            note += (
+                f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
             )
+        if every or comparison.verdict in MOVES or series.metric not in AUXILIARY:
+            yield both.compared(comparison, own, place, note, runs)
+
+
+def _drifts(
+    both: "_BothSides", before: Ints, pairs: Ints, limits: Sequence[float], comparisons: Sequence[Comparison]
+) -> dict[int, Comparison]:
+    """Return the comparisons with the first runs of baselines if only these show that the candidate moved, by place.
+
+    A slow drift of unchanged code takes the baseline along, run by run. The first runs drifted least. Each run is
+    compared twice in this way, so the whole interval must lie beyond the threshold.
+
+    Args:
+        both: the levels.
+        before: the place of each baseline.
+        pairs: the place of each candidate.
+        limits: the smallest relevant changes, as fractions.
+        comparisons: the comparisons with all runs of the baselines.
+    """
+    further = {at: runs[: FIRST_RUNS - 1] for at, runs in both.old.levels.further.items() if len(runs) >= FIRST_RUNS}
+    asked = [at for at, own in enumerate(before.tolist()) if own in further and comparisons[at].verdict not in MOVES]
+    of_asked = [limits[at] for at in asked]
+    first = compare_columns(both.old.sides, before[asked], both.new.sides, pairs[asked], of_asked, further=further)
+    return {
+        at: of_one
+        for at, of_one, limit in zip(asked, first, of_asked, strict=True)
+        if of_one.verdict in MOVES and of_one.low is not None and of_one.high is not None
+        if of_one.low > 1 + limit or of_one.high < 1 / (1 + limit)
+    }
 
 
 def _judge(both: "_BothSides", series: Series, sources: Sequence[int], at: int, threshold: float) -> Judgement:
-    """Return the judgement on a series that ``pairs`` does not have.
+    """Return the judgement on a series with a value of 0, or one that is compared with several other devices.
 
     Args:
         both: the levels.
@@ -213,68 +234,18 @@ def _judge(both: "_BothSides", series: Series, sources: Sequence[int], at: int, 
         at: the place of the candidate's level.
         threshold: the smallest relevant change, as a fraction.
     """
-    old, new = both.old, both.new
-    before = sources[0]
-    source = old.levels.series[before]
-    note, further = "", old.levels.further.get(before, ())
-    after = new.levels.level(at)
+    old, new, before = both.old, both.new, sources[0]
     least, most = both.range_of(sources, at)
     if least <= 0:
         verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
         return both.row(series, verdict, why, before, at)
-    if len(sources) > 1:
-        devices = [old.levels.level(other).medians for other in sources]
-        comparison = compare_with_devices(devices, after.medians, threshold=threshold)
-        note = f"; compared with {len(sources)} other GPUs of {source.device_model}, whose spread is in the interval"
-    else:
-        own = old.levels.level(before)
-        comparison = compare_levels(own, after, threshold=threshold)
-        if drift := _drift(comparison, own, after, threshold):
-            comparison, further = drift, further[: FIRST_RUNS - 1]
-            note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
-        if source.device != series.device:
-            other = f"another {source.device_model} ({source.device})"
-            note += f"; compared with {other}; the ratio covers their difference"
-    return both.row(
-        series,
-        comparison.verdict,
-        comparison.reason + note,
-        before,
-        at,
-        ratio=comparison.ratio,
-        low=comparison.low,
-        high=comparison.high,
-        baseline_s=new.center(at) / comparison.ratio
-        if further
-        else old.center(before)
-        if len(sources) == 1
-        else center_of(old.centers[list(sources)]),
-        baseline_replicas=int(old.sides.sizes[before]) + sum(map(len, further)),
-        baseline_runs=1 + len(further),
-        smallest=comparison.smallest,
-        between_nights=comparison.between_nights,
-    )
-
-
-def _drift(comparison: Comparison, before: Level, after: Level, threshold: float) -> Comparison | None:
-    """Return the comparison with the first runs of a baseline if only these show that the candidate moved; else None.
-
-    A slow drift of unchanged code takes the baseline along, run by run. The first runs drifted least. Each run is
-    compared twice in this way, so the whole interval must lie beyond the threshold.
-
-    Args:
-        comparison: the comparison with all runs of the baseline.
-        before: the baseline.
-        after: the candidate.
-        threshold: the smallest relevant change, as a fraction.
-    """
-    if comparison.verdict in MOVES or len(before.further) < FIRST_RUNS:
-        return None
-    first_runs = replace(before, further=before.further[: FIRST_RUNS - 1])
-    first = compare_levels(first_runs, after, threshold=threshold)
-    limit = 1 + threshold
-    is_beyond = first.low is not None and first.high is not None and (first.low > limit or first.high < 1 / limit)
-    return first if is_beyond and first.verdict in MOVES else None
+    devices = [old.levels.level(other).medians for other in sources]
+    comparison = compare_with_devices(devices, new.levels.level(at).medians, threshold=threshold)
+    model = old.levels.series[before].device_model
+    note = f"; compared with {len(sources)} other GPUs of {model}, whose spread is in the interval"
+    further = old.levels.further.get(before, ())
+    judged = both.compared(comparison, before, at, note, further)
+    return judged if further else replace(judged, baseline_s=center_of(old.centers[list(sources)]))
 
 
 def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
@@ -371,6 +342,11 @@ class _JudgedLevels:
         """What a comparison needs to know of each level."""
         return self.levels.sides
 
+    @property
+    def with_zeros(self) -> list[int]:
+        """The places of levels of which a further run has a value that is not above 0."""
+        return [at for at, runs in self.levels.further.items() if min(map(min, runs)) <= 0]
+
     def center(self, at: int) -> float:
         """Return a level without a fault as a number."""
         return float(self.centers[at])
@@ -399,19 +375,20 @@ class _BothSides:
         places = old.levels.places
         return cls(old, new, np.array([places.get(series, -1) for series in new.levels.series], np.int64))
 
-    def pairs(self, *, every: bool) -> tuple[Ints, list[int]]:
-        """Return the places of the candidate's levels that ``compare_pairs`` compares, and those of the others.
+    def pairs(self, against: Ints, *, every: bool) -> tuple[Ints, list[int]]:
+        """Return the places of the candidate's levels that ``compare_columns`` compares, and those of the others.
 
-        They have values above 0 on both sides, and one run on each. Without ``every``, auxiliary metrics whose
+        They have values above 0 on both sides. Without ``every``, auxiliary metrics whose
         replicas have the same values on both sides are in neither list: errors of results hardly ever change.
+        ``against`` is the place of the baseline of each of the candidate's levels; below 0 without one.
         """
         old, new = self.old, self.new
-        is_usable = _all_but(new.faults, len(new.levels)) & (self.own >= 0)
-        is_usable[is_usable] = _all_but(old.faults, len(old.levels))[self.own[is_usable]]
+        is_usable = _all_but(new.faults, len(new.levels)) & (against >= 0)
+        is_usable[is_usable] = _all_but(old.faults, len(old.levels))[against[is_usable]]
         at = np.flatnonzero(is_usable)
-        before = self.own[at]
+        before = against[at]
         is_pair = np.minimum(old.sides.lowest[before], new.sides.lowest[at]) > 0
-        is_pair &= _all_but(old.levels.further, len(old.levels))[before]
+        is_pair &= _all_but(old.with_zeros, len(old.levels))[before]
         is_dropped = np.zeros(at.size, np.bool_)
         if not every:
             width = min(old.sides.medians.shape[1], new.sides.medians.shape[1])
@@ -424,10 +401,10 @@ class _BothSides:
         is_other[pairs] = is_other[at[is_dropped]] = False
         return pairs, np.flatnonzero(is_other).tolist()
 
-    def changes(self, pairs: Ints) -> list[float]:
+    def changes(self, before: Ints, pairs: Ints) -> list[float]:
         """Return how much the level of each pair changed, as the absolute logarithm of its ratio."""
         with np.errstate(all="ignore"):  # a ratio may be beyond the range of numbers
-            ratios = self.new.centers[pairs] / self.old.centers[self.own[pairs]]
+            ratios = self.new.centers[pairs] / self.old.centers[before]
             changes: list[float] = np.abs(np.log(ratios)).tolist()
         return changes
 
@@ -450,6 +427,29 @@ class _BothSides:
         absent = f"run {self.old.levels.runs[before]} has it and the candidate does not"
         reason = absent if after is None else self.new.levels.bad[after][1] or "skipped without a reason"
         return self.row(series, Verdict.MISSING, reason, before, after)
+
+    def compared(
+        self, comparison: Comparison, before: int, after: int, note: str, further: Sequence[Sequence[float]]
+    ) -> Judgement:
+        """Return the judgement that follows from a comparison; ``further`` are the baseline's further runs in it."""
+        center = self.new.center(after)
+        return Judgement(
+            self.new.levels.series[after],
+            comparison.verdict,
+            comparison.reason + note,
+            comparison.ratio,
+            comparison.low,
+            comparison.high,
+            int(self.old.levels.runs[before]),
+            int(self.new.levels.runs[after]),
+            center / comparison.ratio if further else self.old.center(before),
+            center,
+            comparison.smallest,
+            int(self.old.sides.sizes[before]) + sum(map(len, further)),
+            int(self.new.sides.sizes[after]),
+            1 + len(further),
+            comparison.between_nights,
+        )
 
     def row(
         self, series: Series, verdict: Verdict, reason: str, before: int | None, after: int | None, **others: Any

@@ -1,7 +1,7 @@
 """The levels of many series as columns: a run has ten thousand series, and an object for each takes long to make."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,16 @@ class SideColumns:
         medians = np.full(is_replica.shape, np.nan)
         medians[is_replica] = values
         return cls(sizes, medians, np.zeros(sizes.size), np.full(sizes.size, np.inf))
+
+    @classmethod
+    def of_levels(cls, levels: Sequence[Level]) -> "SideColumns":
+        """Return the replicas of some levels as columns."""
+        sizes = np.array([len(level.medians) for level in levels], np.int64)
+        return replace(
+            cls.of(sizes, np.array([median for level in levels for median in level.medians], np.float64)),
+            spreads=np.array([level.spread for level in levels], np.float64),
+            steps=np.array([level.step for level in levels], np.float64),
+        )
 
     @cached_property
     def lowest(self) -> NDArray[np.float64]:
@@ -83,18 +93,11 @@ class LevelColumns(Mapping[Series, Level]):
         if isinstance(levels, cls):
             return levels
         values = list(levels.values())
-        sizes = np.array([len(level.medians) for level in values], np.int64)
-        medians = [median for level in values for median in level.medians]
         return cls(
             list(levels),
             np.array([level.run for level in values], np.int64),
             {at: (level.status, level.reason) for at, level in enumerate(values) if level.status is not Status.OK},
-            SideColumns(
-                sizes,
-                SideColumns.of(sizes, np.array(medians, np.float64)).medians,
-                np.array([level.spread for level in values], np.float64),
-                np.array([level.step for level in values], np.float64),
-            ),
+            SideColumns.of_levels(values),
             {at: level.further for at, level in enumerate(values) if level.further},
         )
 

@@ -370,11 +370,12 @@ def read_levels(connection: Connection, *where: ColumnElement[bool]) -> StoredLe
         while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
             *columns, medians, states, reasons, whys = zip(*rows, strict=True)
             numbers.append(np.array(columns, np.float64).T)
-            for at, (status, why) in enumerate(zip(states, whys, strict=True), start=len(blobs)):
-                if status != Status.OK:
-                    bad[at] = _STATUS.process_result_value(status, None), reasons[at - len(blobs)]
-                if why is not None:
-                    excluded[at] = why
+            if set(states) != {Status.OK.value}:
+                for at, status in enumerate(states):
+                    if status != Status.OK:
+                        bad[len(blobs) + at] = _STATUS.process_result_value(status, None), reasons[at]
+            if set(whys) != {None}:
+                excluded |= {len(blobs) + at: why for at, why in enumerate(whys) if why is not None}
             blobs += [blob or b"" for blob in medians]
     table = np.concatenate(numbers)
     runs, series, environments = table[:, :3].astype(np.int64).T

@@ -1,7 +1,7 @@
 """Series: their levels in a run, and their histories over runs."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,35 +166,32 @@ class SeriesStore:
         return load_series(connection, is_case, *(() if device is None else (Devices.uuid == device,)))
 
     def newest_histories(
-        self, runs: Collection[int], most: int, *, errors: bool = False
+        self, runs: Collection[int], most: int, *, errors: Collection[Series] = ()
     ) -> dict[Series, SeriesHistory]:
         """Return what ``histories`` returns of all series, but perhaps without points older than the newest ``most``.
 
         This is several times as fast if series have many more points.
         """
-        newest = self.histories(sorted(runs)[-most:], errors=errors)
         with self._database.reading() as connection:
-            known = load_series(connection)
+            known = _shown(load_series(connection), errors)
+            newest = _histories(connection, sorted(runs)[-most:], known)
             short = {number: series for number, series in known.items() if len(newest.get(series, ())) < most}
-            older = _histories(connection, runs, short, errors=errors)
-        return newest | older
+            return newest | _histories(connection, runs, short)
 
     def histories(
-        self, runs: Collection[int], *, errors: bool = False, cases: Collection[Case] | None = None
+        self, runs: Collection[int], *, errors: Collection[Series] = (), cases: Collection[Case] | None = None
     ) -> dict[Series, SeriesHistory]:
         """Return the history over some runs of every series whose metric is judged.
 
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
-        worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
-        are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
-        With ``cases``, only the series of these cases are returned.
+        worst replica. The errors of results are left out except for the series ``errors``: they hardly ever change, and
+        there are as many errors as times. Data that is excluded from judging is included, with the reason of the
+        exclusion. With ``cases``, only the series of these cases are returned.
         """
         with self._database.reading() as connection:
-            if cases is None:
-                return _histories(connection, runs, load_series(connection), errors=errors)
-            of_cases = among(SeriesRows.case_id, set(ids_of(connection, cases).values()))
-            return _histories(connection, runs, load_series(connection, of_cases), errors=errors)
+            of_cases = [] if cases is None else [among(SeriesRows.case_id, set(ids_of(connection, cases).values()))]
+            return _histories(connection, runs, _shown(load_series(connection, *of_cases), errors))
 
     def measured(self, runs: Collection[int]) -> set[Series]:
         """Return the series of the histories of some runs, those of errors too."""
@@ -260,12 +257,16 @@ class SeriesStore:
         }
 
 
+def _shown(series: Mapping[int, Series], errors: Container[Series]) -> dict[int, Series]:
+    """Return the series without those of errors of results, except for some."""
+    return {number: of for number, of in series.items() if of.metric != MAX_ERROR or of in errors}
+
+
 def _histories(
-    connection: Connection, runs: Collection[int], series: Mapping[int, Series], *, errors: bool
+    connection: Connection, runs: Collection[int], series: Mapping[int, Series]
 ) -> dict[Series, SeriesHistory]:
-    """Return the histories of some series over some runs; those of errors of results only on request."""
-    shown = {number: of for number, of in series.items() if errors or of.metric != MAX_ERROR}
-    return read_levels(connection, among(Levels.run_id, runs), among(Levels.series_id, shown)).histories(shown)
+    """Return the histories of some series over some runs."""
+    return read_levels(connection, among(Levels.run_id, runs), among(Levels.series_id, series)).histories(series)
 
 
 # --- histories -------------------------------------------------------------------------------------------------------

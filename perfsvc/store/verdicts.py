@@ -173,11 +173,12 @@ class VerdictStore:
             where = [] if metric is None else [SeriesRows.metric == metric]
             if cases is not None:
                 where.append(among(SeriesRows.case_id, ids_of(connection, cases).values()))
-            series = load_series(connection, *where)
-            rows: Iterable[Any] = connection.execute(query)
+            if where:
+                query = query.where((Levels.series_id + 0).in_(select(SeriesRows.id).where(*where)))
+            rows: Sequence[Any] = connection.execute(query).all()
+            series = load_series(connection, among(SeriesRows.id, {number for number, *_ in rows}))
             for number, *event in rows:
-                if number in series:
-                    events[series[number]].append(VerdictEvent(*event))
+                events[series[number]].append(VerdictEvent(*event))
         return dict(events)
 
 

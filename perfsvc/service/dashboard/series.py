@@ -1,7 +1,7 @@
 """The series of the site: the points and levels of their histories, for many series at once."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
 
@@ -45,10 +45,9 @@ def read_series(
         for moved in finding.moved:
             breaks[moved.series] |= {run for run in (moved.first_run or finding.first_run, moved.recovered_run) if run}
     errors = {series for series in (*breaks, *events) if series.metric == MAX_ERROR}
-    wanted = errors if cases is None else {series for series in errors if series.case in cases}
-    histories = store.series.histories(runs, errors=bool(wanted), cases=cases)
+    histories = store.series.histories(runs, errors=errors, cases=cases)
     return series_views(
-        _shown(histories, errors),
+        histories,
         events,
         lambda of: store.series.samples(runs[:SAMPLED], of),
         {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
@@ -74,7 +73,7 @@ def read_newest(
     """
     runs = [row.id for row in rows]
     errors = reported_errors(store, runs, findings)
-    histories = _shown(store.series.newest_histories(runs, most, errors=bool(errors)), errors)
+    histories = store.series.newest_histories(runs, most, errors=errors)
     verdicts = {row.series: row for row in store.verdicts.of_run(tonight.id)} if tonight else {}
     ordered = sorted(histories, key=place)
     points = _all_points([histories[series] for series in ordered], [{}] * len(ordered))
@@ -88,11 +87,6 @@ def reported_errors(store: Store, runs: Sequence[int], findings: Sequence[Findin
     """Return the series of errors of results that a finding or an event of these runs reports."""
     errors = {moved.series for finding in findings for moved in finding.moved if moved.series.metric == MAX_ERROR}
     return errors | store.verdicts.events(runs, metric=MAX_ERROR).keys()
-
-
-def _shown(histories: Mapping[Series, SeriesHistory], errors: Container[Series]) -> dict[Series, SeriesHistory]:
-    """Return the histories without those of errors, except for these series."""
-    return {series: history for series, history in histories.items() if series.metric != MAX_ERROR or series in errors}
 
 
 def place(series: Series) -> tuple[str, str, str, bool, str]:

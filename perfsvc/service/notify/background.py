@@ -74,7 +74,9 @@ class Backgrounds:
         runs = tuple(sorted(judged)[-NIGHTS:])
         if not runs:
             return ()
-        return tuple(map(_level, self._histories(runs, errors=series.metric == MAX_ERROR).get(series, [])))
+        return tuple(
+            map(_level, self._histories(runs, errors=(series,) if series.metric == MAX_ERROR else ()).get(series, []))
+        )
 
     @cached_property
     def _runs(self) -> set[int]:

@@ -81,14 +81,14 @@ def test_the_interval_is_that_of_the_naive_version():
 
 
 def test_nights_of_different_sizes_count_equally():
-    level = NightsLevel.of([np.array([0.0, 0.2]), np.array([1.0]), np.array([0.4, 0.5, 0.6, 0.5])], 0.0)
+    level = NightsLevel.of([np.array([[0.0, 0.2]]), np.array([[1.0]]), np.array([[0.4, 0.5, 0.6, 0.5]])], np.zeros(1))
     assert level.center == pytest.approx((0.1 + 1.0 + 0.5) / 3)
     assert level.inverse_size == pytest.approx((1 / 2 + 1 + 1 / 4) / 9)
     assert (level.freedom, level.nights) == (4, 3)
 
 
 def test_nights_of_one_replica_have_the_noise_between_them():
-    level = NightsLevel.of([np.array([value]) for value in (0.1, 0.2, 0.3)], 0.0)
+    level = NightsLevel.of([np.array([[value]]) for value in (0.1, 0.2, 0.3)], np.zeros(1))
     assert (level.freedom, level.between_nights) == (2, 0.0)
     assert level.variance == pytest.approx(0.01)
     candidate = np.array([1.1e-4, 1.101e-4, 1.102e-4])
@@ -140,10 +140,12 @@ def test_the_interval_widens_with_the_noise_of_nights_and_of_the_candidate_and_n
 
 
 def test_a_wild_night_is_drawn_towards_the_others():
-    calm = np.array([0.0, 0.001, -0.001, 0.002])
-    assert without_wild(np.append(calm, 0.5), 0.001).tolist() == [*calm, 0.001 + 2.5 * 0.002]
-    assert without_wild(calm, 0.001).tolist() == calm.tolist()
-    assert without_wild(np.array([0.0, 0.5]), 0.001).tolist() == [0.0, 0.5]  # either of two may be wild
+    calm, error = [0.0, 0.001, -0.001, 0.002], np.full(2, 0.001)
+    means = np.array([[*calm, 0.5], [*calm, 0.001]])
+    assert without_wild(means, error).tolist() == [[*calm, 0.001 + 2.5 * 0.002], [*calm, 0.001]]
+    assert without_wild(np.array([calm, calm]), error).tolist() == [calm, calm]
+    pair = [[0.0, 0.5], [0.5, 0.0]]
+    assert without_wild(np.array(pair), error).tolist() == pair  # either of two may be wild
 
 
 def test_a_wild_first_night_hides_no_change_from_the_fifth_night_on():

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from perfsvc.judge.comparison import compare, compare_levels
-from perfsvc.judge.pairs import compare_pairs, compare_with_each
+from perfsvc.judge.comparison import compare, compare_columns, compare_levels, compare_with_each
 from perfsvc.judge.sides import level_of_samples, sides_of_samples
 from perfsvc.model import Verdict
 
@@ -63,7 +62,7 @@ def test_a_side_with_a_value_that_is_not_finite_has_no_medians_and_spoils_no_oth
         assert np.isnan(sides.lowest).tolist() == [True, False], values
         np.testing.assert_array_equal(sides.medians[1], level_of_samples(sound).medians)
     none = np.array([], np.int64)
-    assert compare_pairs(sides_of_samples([]), none, sides_of_samples([]), none, []) == []
+    assert compare_columns(sides_of_samples([]), none, sides_of_samples([]), none, []) == []
 
 
 def test_pairs_compared_together_are_those_compared_one_by_one():
@@ -80,7 +79,7 @@ def test_pairs_compared_together_are_those_compared_one_by_one():
             compare_levels(level_of_samples(many[old]), level_of_samples(many[new]), threshold=limit)
             for old, new, limit in zip(before, after, thresholds, strict=True)
         ]
-        assert compare_pairs(sides, before, sides, after, thresholds) == alone, seed
+        assert compare_columns(sides, before, sides, after, thresholds) == alone, seed
         verdicts = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
         assert {comparison.verdict for comparison in alone} == verdicts, seed
         reasons = " ".join(comparison.reason for comparison in alone)

@@ -124,8 +124,7 @@ def test_levels_and_baselines_are_read_the_same_however_many_parameters_a_statem
     def levels():
         read = story.store.series.levels_of({one.series: run for one in judged})
         return {
-            series: (level.run, level.status, level.reason, [list(replica) for replica in level.replicas])
-            for series, level in read.items()
+            series: (level.run, level.status, level.reason, level.medians.tolist()) for series, level in read.items()
         }
 
     before = levels()

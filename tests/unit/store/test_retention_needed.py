@@ -64,19 +64,21 @@ def levels_of(story):
     rows = story.execute(f"SELECT {columns} FROM measurements")  # noqa: S608 - no input
     rows = [row for row in rows if not {(row.run_id, None), (row.run_id, row.case_id)} & excluded]
     correct = defaultdict(set)  # the runs of each series
-    newest = defaultdict(dict)  # the newest run of each case in each environment
+    newest = defaultdict(dict)  # the newest run of each series in each environment
     wrong = {row[:4] for row in rows if row.status != "ok"}
     for row in rows:
         key = (row.case_id, row.device_id, row.cache)
-        if not dirty[row.run_id]:
-            newest[key][row.environment_id] = max(row.run_id, newest[key].get(row.environment_id, 0))
-        if row[:4] not in wrong:
-            names = {TIME} | metrics[row.id] | ({MAX_ERROR} if row.max_error is not None else set())
-            for name in names:
+        is_correct = row[:4] not in wrong
+        names = metrics[row.id] | ({MAX_ERROR} if row.max_error is not None else set()) if is_correct else set()
+        for name in {TIME} | names:
+            if is_correct:
                 correct[key, name].add(row.run_id)
+            if not dirty[row.run_id]:  # a run that is not correct has no other series than the time
+                of_series = newest[key, name]
+                of_series[row.environment_id] = max(row.run_id, of_series.get(row.environment_id, 0))
     kept = set()
-    for (key, _), runs in correct.items():
-        starts = sorted(newest[key].values())[-2:-1]
+    for (key, name), runs in correct.items():
+        starts = sorted(newest[key, name].values())[-2:-1]
         for start in (0, *starts):
             later = [run for run in runs if run > start and not (start and dirty[run])]
             kept |= {(min(later, key=lambda run: (dirty[run], run)), key[0]) for _ in later[:1]}
@@ -117,8 +119,9 @@ def test_pruning_often_leaves_every_later_run_a_baseline_with_samples(story, see
     removed = 0
     for run in history(story, seed):
         series = [one for one in story.store.series.levels(run).series if one.metric == TIME]
-        baselines = story.store.series.levels_of(story.store.baselines.get(series, run)).values()
-        assert all(len(samples) == SAMPLES for level in baselines for samples in level.replicas)
+        baselines = story.store.baselines.get(series, run)
+        samples = story.store.series.samples(set(baselines.values()))
+        assert {len(of_one) for of, before in baselines.items() for of_one in samples[of][before]} <= {SAMPLES}
         if run % 2 == 0:
             before, levels = with_samples(story), levels_of(story)
             prune(story.store, settings, BEGAN + run * DAY, force=True)

@@ -30,7 +30,7 @@ def test_a_history_has_the_replicas_of_each_run_oldest_first(story, store):
     assert list(store.series.histories([second])[story.series(story.tiled)]) == times[1:]
     error = story.series(story.tiled, metric="max_error")
     assert error not in held
-    assert store.series.histories([second], errors=True)[error][0].values == (1e-7, 1e-7)
+    assert store.series.histories([second], errors=[error])[error][0].values == (1e-7, 1e-7)
 
 
 def test_a_case_with_a_wrong_replica_has_a_reason_and_no_values(story, store):
@@ -112,8 +112,9 @@ def test_the_newest_points_of_each_series_are_those_of_whole_histories(story, st
         store.runs.end(run, RunState.FINISHED)
     store.exclusions.exclude(runs[2], None, by="me", reason="a hot GPU")
     for most in (1, 2, 5, 100):
-        whole = store.series.histories(runs, errors=True)
-        newest = store.series.newest_histories(runs, most, errors=True)
+        errors = store.series.measured(runs)
+        whole = store.series.histories(runs, errors=errors)
+        newest = store.series.newest_histories(runs, most, errors=errors)
         assert list(map(str, sorted(newest, key=str))) == list(map(str, sorted(whole, key=str)))
         for series, history in whole.items():
             assert list(newest[series])[-most:] == list(history)[-most:]
