@@ -168,15 +168,15 @@ class SeriesStore:
     def newest_histories(
         self, runs: Collection[int], most: int, *, errors: Collection[Series] = ()
     ) -> dict[Series, SeriesHistory]:
-        """Return what ``histories`` returns of all series, but perhaps without points older than the newest ``most``.
+        """Return what ``histories`` returns of all series as lists show it, which is several times as fast.
 
-        This is several times as fast if series have many more points.
+        Points older than the newest ``most`` may be missing. Each point has only its level, as if it had one replica.
         """
         with self._database.reading() as connection:
             known = _shown(load_series(connection), errors)
-            newest = _histories(connection, sorted(runs)[-most:], known)
+            newest = _histories(connection, sorted(runs)[-most:], known, only_numbers=True)
             short = {number: series for number, series in known.items() if len(newest.get(series, ())) < most}
-            return newest | _histories(connection, runs, short)
+            return newest | _histories(connection, runs, short, only_numbers=True)
 
     def histories(
         self, runs: Collection[int], *, errors: Collection[Series] = (), cases: Collection[Case] | None = None
@@ -263,10 +263,11 @@ def _shown(series: Mapping[int, Series], errors: Container[Series]) -> dict[int,
 
 
 def _histories(
-    connection: Connection, runs: Collection[int], series: Mapping[int, Series]
+    connection: Connection, runs: Collection[int], series: Mapping[int, Series], *, only_numbers: bool = False
 ) -> dict[Series, SeriesHistory]:
     """Return the histories of some series over some runs."""
-    return read_levels(connection, among(Levels.run_id, runs), among(Levels.series_id, series)).histories(series)
+    where = (among(Levels.run_id, runs), among(Levels.series_id, series))
+    return read_levels(connection, *where, only_numbers=only_numbers).histories(series)
 
 
 # --- histories -------------------------------------------------------------------------------------------------------
