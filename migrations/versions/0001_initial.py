@@ -413,7 +413,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["baseline_run_id"], ["runs.id"], name="fk_confirmations_baseline_run_id_runs", ondelete="SET NULL"
         ),
-        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_confirmations_series_id_series", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["series_id"], ["series.id"], name="fk_confirmations_series_id_series", ondelete="RESTRICT"
+        ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_confirmations_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_confirmations"),
         **STRICT,
@@ -481,7 +483,9 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["baseline_run_id"], ["runs.id"], name="fk_finding_cases_baseline_run_id_runs", ondelete="SET NULL"
         ),
-        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_finding_cases_series_id_series", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["series_id"], ["series.id"], name="fk_finding_cases_series_id_series", ondelete="RESTRICT"
+        ),
         sa.ForeignKeyConstraint(
             ["finding_id"], ["findings.id"], name="fk_finding_cases_finding_id_findings", ondelete="CASCADE"
         ),
@@ -740,7 +744,9 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("series_id", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_over_budget_run_id_runs", ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["series_id"], ["series.id"], name="fk_over_budget_series_id_series", ondelete="RESTRICT"),
+        sa.ForeignKeyConstraint(
+            ["series_id"], ["series.id"], name="fk_over_budget_series_id_series", ondelete="RESTRICT"
+        ),
         sa.PrimaryKeyConstraint("run_id", "series_id", name="pk_over_budget"),
         **STRICT,
     )

@@ -14,6 +14,8 @@ from unittest import mock
 
 import time_machine
 
+from perfsvc.store import Store
+
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # pytest adds only the folders of its conftest.py files
     sys.path.append(str(ROOT))
@@ -149,6 +151,9 @@ def tell(tale: Tale, cache: Path) -> Chapters:
         folder.mkdir()
         place = Place(folder, cache, clock)
         tale(place)
+        for file in folder.rglob("*.db"):
+            with Store.open(file) as store:
+                assert store.series.rebuild() == [], f"the levels in {file.name} are not those of its measurements"
         return place.chapters
 
 
