@@ -1,21 +1,127 @@
 """A database of results, opened for reading, whose contents are returned as data frames."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import date, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pandas as pd
 
-from perfsvc.api import filters
 from perfsvc.config import Settings, load
-from perfsvc.errors import NotMeasuredError
-from perfsvc.model import RunRow
+from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.model import Case, RunRow
 from perfsvc.report.export import frames, row_frames
 from perfsvc.selection import Selection
 from perfsvc.service import history, results
 from perfsvc.service.compare import compare
+from perfsvc.service.revisions import choose
 from perfsvc.store import Store
+
+Names = str | Iterable[str]
+"""A text, or several."""
+
+Run = int | str
+"""A run's number, or its name as in ``perfsvc report``: a label, ``latest``, ``latest~1`` or a git revision."""
+
+Runs = Run | Iterable[Run]
+"""A run, or several."""
+
+Since = str | date | datetime
+"""A day or a moment; UTC if it has no time zone."""
+
+
+def listed(names: Names) -> tuple[str, ...]:
+    """Return a text as a list of one text; other lists stay as they are."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def chosen_runs(store: Store, runs: Runs | None, since: Since | None, folder: Path) -> list[RunRow]:
+    """Return the runs that a caller names, or all runs, oldest first.
+
+    Args:
+        store: the database.
+        runs: the runs; None for all runs.
+        since: only runs that started then or later; None for runs of any time.
+        folder: where git revisions are looked up.
+
+    Raises:
+        NotMeasuredError: there is no such run.
+        UsageError: the name of a run or ``since`` is not valid.
+    """
+    if runs is None:
+        rows = store.runs.list()
+    else:
+        named = (runs,) if isinstance(runs, int | str) else runs
+        rows = list({row.id: row for row in (_run(store, run, folder) for run in named)}.values())
+    start = None if since is None else _moment(since)
+    return sorted((row for row in rows if start is None or row.provenance.started >= start), key=lambda row: row.id)
+
+
+def _run(store: Store, run: Run, folder: Path) -> RunRow:
+    return store.runs.get(int(run)) if not isinstance(run, str) else choose(run, store, folder)[0]
+
+
+def _moment(since: Since) -> datetime:
+    """Return a day or a moment in UTC; raises ``UsageError`` if it is none."""
+    try:
+        moment = pd.Timestamp(since)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{since!r} is no date", cure="write '2026-12-24', or pass a datetime") from error
+    if pd.isna(moment):
+        raise UsageError("since is no date", cure="write '2026-12-24', or pass a datetime")
+    in_utc = moment.tz_localize("UTC") if moment.tz is None else moment.tz_convert("UTC")
+    return in_utc.to_pydatetime()
+
+
+def chosen_cases(names: Mapping[str, Case], globs: Iterable[str]) -> set[str]:
+    """Return the ids of the cases that globs select, their former names included.
+
+    Args:
+        names: all names of all measured cases, each with the case under its present name.
+        globs: globs of the present names, as in ``perfsvc run --select``.
+
+    Raises:
+        NotMeasuredError: a glob selects no case.
+        UsageError: a glob cannot be parsed.
+    """
+    chosen: set[Case] = set()
+    for glob in globs:
+        matches = Selection((glob,)).filter(names.values())
+        if not matches:
+            raise NotMeasuredError(f"{glob!r} selects no measured case", cure=_nearest(glob, _all_names(names)))
+        chosen |= matches
+    return {name for name, case in names.items() if case in chosen}
+
+
+def _all_names(names: Mapping[str, Case]) -> list[str]:
+    return list({name for case in names.values() for name in (case.id, case.benchmark)})
+
+
+def chosen_devices(known: Mapping[str, str], device: Names) -> set[str] | None:
+    """Return the UUIDs of the devices that a caller names; None if the caller names none.
+
+    Args:
+        known: the model of each device by its UUID.
+        device: UUIDs or models.
+
+    Raises:
+        NotMeasuredError: the database has no such device.
+    """
+    named = listed(device)
+    if not named:
+        return None
+    for name in named:
+        if name not in known and name not in known.values():
+            cure = _nearest(name, [*known, *known.values()])
+            raise NotMeasuredError(f"no device {name!r} was ever measured", cure=cure)
+    return {uuid for uuid, model in known.items() if {uuid, model} & set(named)}
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, sorted(known), n=3, cutoff=0.4)
+    return f"the nearest are {', '.join(near)}" if near else "see what was measured: perfsvc report --all"
 
 
 def open_results(
@@ -61,17 +167,17 @@ class StoredResults:
         """The path or the URL of the database, without a password."""
         return self._store.location
 
-    def runs(self, *, runs: filters.Runs | None = None, since: filters.Since | None = None) -> pd.DataFrame:
+    def runs(self, *, runs: Runs | None = None, since: Since | None = None) -> pd.DataFrame:
         """Return a row for each run, oldest first."""
         return row_frames.runs_frame(self._runs(runs, since))
 
     def measurements(
         self,
         *,
-        runs: filters.Runs | None = None,
-        select: filters.Names = (),
-        device: filters.Names = (),
-        since: filters.Since | None = None,
+        runs: Runs | None = None,
+        select: Names = (),
+        device: Names = (),
+        since: Since | None = None,
     ) -> pd.DataFrame:
         """Return a row for each measurement: a case on a device in one replica of a run.
 
@@ -86,10 +192,10 @@ class StoredResults:
         self,
         *,
         rows: int = results.PART,
-        runs: filters.Runs | None = None,
-        select: filters.Names = (),
-        device: filters.Names = (),
-        since: filters.Since | None = None,
+        runs: Runs | None = None,
+        select: Names = (),
+        device: Names = (),
+        since: Since | None = None,
     ) -> Iterator[pd.DataFrame]:
         """Yield the measurements in parts of whole runs, for databases that are too large for the memory.
 
@@ -103,10 +209,10 @@ class StoredResults:
     def summary(
         self,
         *,
-        runs: filters.Runs | None = None,
-        select: filters.Names = (),
-        device: filters.Names = (),
-        since: filters.Since | None = None,
+        runs: Runs | None = None,
+        select: Names = (),
+        device: Names = (),
+        since: Since | None = None,
     ) -> pd.DataFrame:
         """Return a row for each run, case, device and cache state, with the level that verdicts compare.
 
@@ -117,10 +223,10 @@ class StoredResults:
     def samples(
         self,
         *,
-        runs: filters.Runs | None = None,
-        select: filters.Names = (),
-        device: filters.Names = (),
-        since: filters.Since | None = None,
+        runs: Runs | None = None,
+        select: Names = (),
+        device: Names = (),
+        since: Since | None = None,
     ) -> pd.DataFrame:
         """Return a row for each sample. A million samples take about 40 MB; ``sample_parts`` yields a run at a time."""
         return self._samples(self._runs_with_measurements(runs, since), self._cases(select), self._devices(device))
@@ -128,10 +234,10 @@ class StoredResults:
     def sample_parts(
         self,
         *,
-        runs: filters.Runs | None = None,
-        select: filters.Names = (),
-        device: filters.Names = (),
-        since: filters.Since | None = None,
+        runs: Runs | None = None,
+        select: Names = (),
+        device: Names = (),
+        since: Since | None = None,
     ) -> Iterator[pd.DataFrame]:
         """Yield the samples of one run after the other."""
         cases, devices = self._cases(select), self._devices(device)
@@ -141,10 +247,10 @@ class StoredResults:
     def verdicts(
         self,
         *,
-        runs: filters.Runs | None = None,
-        select: filters.Names = (),
-        device: filters.Names = (),
-        since: filters.Since | None = None,
+        runs: Runs | None = None,
+        select: Names = (),
+        device: Names = (),
+        since: Since | None = None,
     ) -> pd.DataFrame:
         """Return a row for each stored verdict on a series: a case on a device, in a cache state, for one metric.
 
@@ -164,7 +270,7 @@ class StoredResults:
         """Return a row for each finding in any state, newest first."""
         return row_frames.findings_frame(self._store.findings.all())
 
-    def finding_series(self, *, select: filters.Names = (), device: filters.Names = ()) -> pd.DataFrame:
+    def finding_series(self, *, select: Names = (), device: Names = ()) -> pd.DataFrame:
         """Return a row for each step of each series of the findings, newest finding first."""
         cases, devices = self._cases(select), self._devices(device)
         moved = [
@@ -177,11 +283,11 @@ class StoredResults:
 
     def compare(
         self,
-        base: filters.Run,
-        new: filters.Run,
+        base: Run,
+        new: Run,
         *,
-        select: filters.Names = (),
-        device: filters.Names = (),
+        select: Names = (),
+        device: Names = (),
         threshold: float | None = None,
     ) -> pd.DataFrame:
         """Compare two runs as ``perfsvc compare BASE NEW`` does, and return a row for each series, most urgent first.
@@ -205,12 +311,12 @@ class StoredResults:
             folder=self._suite,
             threshold=rules if rules.rules else threshold,
             against=self._settings.baseline.against,
-            selection=Selection(filters.listed(select)),
-            devices=filters.listed(device),
+            selection=Selection(listed(select)),
+            devices=listed(device),
         )
         return row_frames.verdicts_frame(comparison.judgements)
 
-    def history(self, case: str, *, device: filters.Names = ()) -> pd.DataFrame:
+    def history(self, case: str, *, device: Names = ()) -> pd.DataFrame:
         """Return a row for each run of a case on each device and in each cache state, oldest first.
 
         Args:
@@ -228,7 +334,7 @@ class StoredResults:
         if not chosen:
             measured_on = ", ".join(sorted({row.device for row in rows}))
             raise NotMeasuredError(
-                f"{name} was never measured on {', '.join(filters.listed(device))}",
+                f"{name} was never measured on {', '.join(listed(device))}",
                 cure=f"name a device that has it: {measured_on}",
             )
         return row_frames.history_frame(chosen)
@@ -250,18 +356,18 @@ class StoredResults:
         """Return the model of each device by its UUID."""
         return {uuid: device.model for uuid, device in self._store.devices.all().items()}
 
-    def _runs(self, runs: filters.Runs | None, since: filters.Since | None) -> list[RunRow]:
-        return filters.chosen_runs(self._store, runs, since, self._suite)
+    def _runs(self, runs: Runs | None, since: Since | None) -> list[RunRow]:
+        return chosen_runs(self._store, runs, since, self._suite)
 
-    def _runs_with_measurements(self, runs: filters.Runs | None, since: filters.Since | None) -> list[int]:
+    def _runs_with_measurements(self, runs: Runs | None, since: Since | None) -> list[int]:
         return [run.id for run in self._runs(runs, since) if run.counts]
 
-    def _cases(self, select: filters.Names) -> set[str] | None:
-        globs = filters.listed(select)
-        return filters.chosen_cases(self._store.series.case_names(), globs) if globs else None
+    def _cases(self, select: Names) -> set[str] | None:
+        globs = listed(select)
+        return chosen_cases(self._store.series.case_names(), globs) if globs else None
 
-    def _devices(self, device: filters.Names) -> set[str] | None:
-        return filters.chosen_devices(self._models(), device)
+    def _devices(self, device: Names) -> set[str] | None:
+        return chosen_devices(self._models(), device)
 
     def _samples(self, runs: list[int], cases: set[str] | None, devices: set[str] | None) -> pd.DataFrame:
         """Return the samples of some runs; all frames of this database have the same categories."""

@@ -35,13 +35,13 @@ def set_(
 ) -> None:
     """Pin the baseline to RUN: a number, a label, latest, latest~1, or a git revision."""
     from perfsvc.selection import Selection
-    from perfsvc.service import baseline
+    from perfsvc.service import exclusions
     from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         number = resolve(run, store, suite).id
-        count = baseline.pin(store, number, Selection(select, exclude), comment=comment)
+        count = exclusions.pin(store, number, Selection(select, exclude), comment=comment)
     if output_format == "json":
         output.show_json({"run": number, "pinned": count})
     else:
@@ -77,11 +77,11 @@ def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, outp
     """Remove pins: each of these series is compared with its last accepted level again."""
     from perfsvc import units
     from perfsvc.selection import Selection
-    from perfsvc.service import baseline
+    from perfsvc.service import exclusions
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        count = baseline.unpin(store, Selection(select, exclude))
+        count = exclusions.unpin(store, Selection(select, exclude))
     if output_format == "json":
         output.show_json({"cleared": count})
     else:

@@ -56,7 +56,7 @@ def command(
     the GPU is, or the change does not last.
     """
     from perfsvc.report.export.objects import confirmation_json
-    from perfsvc.report.tables.confirmations import confirmations_table
+    from perfsvc.report.tables.comparison import confirmations_table
     from perfsvc.service.confirm.confirm_case import ConfirmRequest, confirm_case, exit_code
     from perfsvc.service.results import why_no_finding
     from perfsvc.store import Store

@@ -71,7 +71,7 @@ def list_(every: bool, database: str, output_format: str) -> None:
     """List the findings that need attention, newest first."""
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.findings import findings_table
-    from perfsvc.service.findings.other_models import on_other_models
+    from perfsvc.service.findings.actions import on_other_models
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
@@ -94,7 +94,7 @@ def show(number: int, database: str, output_format: str) -> None:
     from perfsvc.report.export.objects import finding_json
     from perfsvc.report.tables.findings import finding_table
     from perfsvc.service.environment import of_findings
-    from perfsvc.service.findings.other_models import on_other_models
+    from perfsvc.service.findings.actions import on_other_models
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:

@@ -26,7 +26,7 @@ def command(*, resume: bool, wait_s: float | None, new: bool, output_format: str
     perfsvc.toml configures the night. Each night has a folder of its own with its log and its report. A stage that
     fails does not stop the other stages.
     """
-    from perfsvc.measure.host.servers import worker_servers
+    from perfsvc.measure.host.pool import worker_servers
     from perfsvc.process import fork_servers
 
     loaded = configuration.current().loaded

@@ -151,7 +151,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
         raise click.UsageError("--profile explains confirmed regressions: add --confirm")
     if chosen["profile"] and chosen["on"]:
         raise click.UsageError("--profile works on the GPUs of this host: leave out --profile or --on")
-    from perfsvc.measure.host.servers import worker_servers
+    from perfsvc.measure.host.pool import worker_servers
     from perfsvc.process import fork_servers
 
     fork_servers.shared(fork_servers.SUITE)  # start the servers: they import while this process imports too

@@ -59,7 +59,7 @@ def environment(run: str, later: str | None, suite: Path, database: str, output_
     from perfsvc.model import differences
     from perfsvc.report.export.objects import plain
     from perfsvc.report.rows import EnvironmentDifferences
-    from perfsvc.report.tables.environment import differences_table, environment_table
+    from perfsvc.report.tables.history import differences_table, environment_table
     from perfsvc.service.environment import environment_of_run
     from perfsvc.store import Store
 

@@ -56,7 +56,7 @@ def create(name: str, scopes: tuple[str, ...], expires: float | None, database: 
 def list_(database: str, output_format: str) -> None:
     """List all tokens, also expired and revoked ones, without their secrets."""
     from perfsvc.report.export.objects import plain
-    from perfsvc.report.tables.access import tokens_table
+    from perfsvc.report.tables.layout import tokens_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False, read_only=True) as store:
@@ -95,7 +95,7 @@ def revoke(name: str, database: str, output_format: str) -> None:
 def log(limit: int, database: str, output_format: str) -> None:
     """Show the audit log: who changed what through the server, and what the server refused; newest first."""
     from perfsvc.report.export.objects import plain
-    from perfsvc.report.tables.access import audit_table
+    from perfsvc.report.tables.layout import audit_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False, read_only=True) as store:

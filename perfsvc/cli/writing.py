@@ -74,8 +74,7 @@ def option(
 
 def review_text(review: "Review", output_format: str) -> str:
     """Return a review as ``sarif`` or ``codequality``."""
-    from perfsvc.report.export.code_quality import review_code_quality
-    from perfsvc.report.export.sarif import review_sarif
+    from perfsvc.report.export.sarif import review_code_quality, review_sarif
 
     is_sarif = output_format == "sarif"
     return json_text(review_sarif(review) if is_sarif else review_code_quality(review)) + "\n"

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from perfsvc.config.addresses import header, variable
 from perfsvc.config.value_types import (
     About,
     Architectures,
@@ -33,6 +32,8 @@ from perfsvc.config.value_types import (
     Variable,
     as_tuple,
     cluster,
+    header,
+    variable,
 )
 from perfsvc.text import url_without_password
 

@@ -20,16 +20,17 @@ from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look, compare_levels, compare_with_each
 from perfsvc.judge.levels import center_of, estimate, levels_of, noise_of
-from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
 from perfsvc.judge.siblings import (
     AGREEING_NIGHTS,
     RECOVERED_NIGHTS,
     SIBLING_DEVIATIONS,
     SIBLING_NIGHTS,
     SIBLING_SPREAD,
+    MeanRatio,
     RatioToSiblings,
     is_as_fast_as_siblings,
     is_slower_than_siblings,
+    mean_ratio,
     ratio_to_siblings,
     sibling_threshold,
 )

@@ -21,7 +21,6 @@ from perfsvc.model.cases import (
     Value,
     Work,
 )
-from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import (
     ALWAYS,
     DEVICE_KINDS,
@@ -36,9 +35,9 @@ from perfsvc.model.devices import (
     Slowdown,
     differences,
 )
-from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
 from perfsvc.model.findings import (
     ChangeKind,
+    Confirmation,
     Direction,
     EventKind,
     Finding,
@@ -63,7 +62,6 @@ from perfsvc.model.measurements import (
     Noise,
     Status,
 )
-from perfsvc.model.messages import Message, MessageText
 from perfsvc.model.peaks import (
     L2,
     LINK,
@@ -94,7 +92,22 @@ from perfsvc.model.profiles import (
     SourceChange,
     SourceLine,
 )
-from perfsvc.model.runs import Exclusion, NightRow, OverBudget, Pin, RunRow, RunState, StageRow, StageState
+from perfsvc.model.runs import (
+    Absence,
+    Exclusion,
+    Expected,
+    ExpectedKind,
+    Message,
+    MessageText,
+    NightRow,
+    OverBudget,
+    Pin,
+    RunRow,
+    RunState,
+    StageRow,
+    StageState,
+    scope_options,
+)
 from perfsvc.model.static import (
     CheckedKernel,
     CheckVerdict,

@@ -31,9 +31,8 @@ from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, Repo
 from perfsvc.installation import install_command
 from perfsvc.model import Profile, ProfiledKernel, ProfilerRule, codec
 from perfsvc.process import programs
-from perfsvc.profile.instructions import read_instructions
+from perfsvc.profile.instructions import read_instructions, tensor_flops
 from perfsvc.profile.metrics import METRICS, RawMetric, operations
-from perfsvc.profile.tensor_work import tensor_flops
 from perfsvc.profile.waits import instruction_metrics
 from perfsvc.temporary import temporary_folder
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from starlette.requests import HTTPConnection
 
 from perfsvc.server.limiting import MOST_FAILURES, RefusedError, address_of, is_proxy, network_of
-from perfsvc.server.serving import serving
-from perfsvc.server.sessions import COOKIE, Session
+from perfsvc.server.serving import COOKIE, Session, serving
 from perfsvc.store.remote.rows import Scope, TokenRow
 
 READ, WRITE, ACT = Scope.READ.value, Scope.WRITE.value, Scope.ACT.value

@@ -31,7 +31,7 @@ from perfsvc.server.rows import of_columns, of_dataclass, page_of
 from perfsvc.service.compare.compare import compare
 from perfsvc.service.compare.confirmations import how_to_confirm
 from perfsvc.service.environment import of_findings, since_baseline
-from perfsvc.service.findings.other_models import on_other_models
+from perfsvc.service.findings.actions import on_other_models
 
 # --- parameters ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Select, delete, exists, func, or_, select, te
 
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import IS_ACCEPTED, levels_to_keep
-from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
+from perfsvc.store.baselines.nights import measured_before_budget_ran_out, newest_clean
 from perfsvc.store.cases import ids_of, judged
 from perfsvc.store.findings.excluded import excluded_data
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed

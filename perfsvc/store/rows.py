@@ -118,7 +118,7 @@ class StoredSamples:
 class CaseCost:
     """The cost and the noise of a case on a device in a cache state, by which a run is planned.
 
-    Only the newest measurements of the case count (``perfsvc.store.measurements.costs.NEWEST``).
+    Only the newest measurements of the case count (``perfsvc.store.measurements.NEWEST``).
 
     Attributes:
         cost_s: the mean seconds of a replica in the newest run that has ended.

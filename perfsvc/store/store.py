@@ -23,15 +23,13 @@ if TYPE_CHECKING:
     from perfsvc.store.exclusions import ExclusionStore
     from perfsvc.store.expectations import ExpectationStore
     from perfsvc.store.findings import FindingStore
-    from perfsvc.store.imports import ImportStore
     from perfsvc.store.measurements import MeasurementStore
     from perfsvc.store.messages import MessageStore
     from perfsvc.store.nights import NightStore
     from perfsvc.store.profiles import ProfileStore
-    from perfsvc.store.remote.audit import AuditLog
-    from perfsvc.store.remote.receiving import ReceivedStore
+    from perfsvc.store.remote.receiving import ImportStore, ReceivedStore
     from perfsvc.store.remote.sending import SendingStore
-    from perfsvc.store.remote.tokens import TokenStore
+    from perfsvc.store.remote.tokens import AuditLog, TokenStore
     from perfsvc.store.retention import Retention
     from perfsvc.store.runs import RunStore
     from perfsvc.store.series import SeriesStore
@@ -84,7 +82,7 @@ class Store:
     @cached_property
     def imports(self) -> "ImportStore":
         """The runs that other tools measured."""
-        from perfsvc.store.imports import ImportStore
+        from perfsvc.store.remote.receiving import ImportStore
 
         return ImportStore(self.database, self.keys)
 
@@ -196,7 +194,7 @@ class Store:
     @cached_property
     def audit(self) -> "AuditLog":
         """What people and programs tried to change through the server."""
-        from perfsvc.store.remote.audit import AuditLog
+        from perfsvc.store.remote.tokens import AuditLog
 
         return AuditLog(self.database)
 

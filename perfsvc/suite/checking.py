@@ -54,9 +54,8 @@ from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
 from perfsvc.suite.steps.graphs import problems_of_graph
 from perfsvc.suite.steps.groups import GPU, GPUS, problems_of_group, problems_of_placed_names, uses_several
-from perfsvc.suite.steps.libraries import problems_of_library
 from perfsvc.suite.steps.packages import arguments_of, problems_of_package_step
-from perfsvc.suite.steps.programs import problems_of_program
+from perfsvc.suite.steps.programs import problems_of_library, problems_of_program
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
 
 _NAME = r"[A-Za-z_]\w*(?:\s*<[^;#\\\"'\n]*>)?"

@@ -57,13 +57,11 @@ from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
-from perfsvc.suite.signatures import array_dtypes, differs
+from perfsvc.suite.signatures import array_dtypes, differs, struct_arg
 from perfsvc.suite.steps import buffers_of, compiled_steps, groups, kind_of, requirements, steps_of
 from perfsvc.suite.steps.graphs import graph_of
-from perfsvc.suite.steps.libraries import libraries_of
 from perfsvc.suite.steps.packages import PYTHON, arguments_of, resolved
-from perfsvc.suite.steps.programs import files_of, resolve_program
-from perfsvc.suite.structs import struct_arg
+from perfsvc.suite.steps.programs import files_of, libraries_of, resolve_program
 from perfsvc.suite.values import Problem, block_of, cluster_of, evaluate, filled_in, grid_of, integer, shape_of
 
 _PRECISION_OF: Mapping[str, str] = {

@@ -29,7 +29,7 @@ from workbench import Claim, Silent, commit, finish, parsed, table
 
 from perfsvc import judge
 from perfsvc.device.find import find
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import Cause, Confirmation, DeviceInfo, Suspect
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.confirm.confirm import confirm_all

@@ -21,7 +21,7 @@ from workbench import Claim, Silent, finish, parsed, table
 
 from perfsvc.device.find import find
 from perfsvc.errors import PerfsvcError
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import Explanation, HotLine, ProfileResult, ReasonKind
 from perfsvc.profile.profiler import OWN
 from perfsvc.service.prepare.targets import compile_helper_kernels

@@ -21,7 +21,7 @@ from workbench import Claim, alone_on, code_of, finish, parsed, table
 
 from perfsvc import build
 from perfsvc.build import Cache
-from perfsvc.device import helper_kernels
+from perfsvc.device import memory
 from perfsvc.device.find import find, open_device
 from perfsvc.device.protocol import Device
 from perfsvc.measure.worker.memory import CaseMemory
@@ -75,7 +75,7 @@ def main() -> int:
         sys.exit("--device: only a GPU has measured peaks")
     print(f"{info.model}, driver {info.driver}, power limit {info.power_limit_w:g} W", flush=True)
     specs = [spec for spec in kernels.specs(info) if not options.only or spec.case.variant in options.only]
-    ours = helper_kernels.unit("cuda")
+    ours = memory.unit("cuda")
     assert ours is not None
     units = {unit for spec in specs for unit in spec.units}
     built = build.compile_all({*units, ours, L2_READS}, build.toolchain_for(info.target), Cache())

@@ -26,7 +26,7 @@ from workbench import Claim, Ready, alone_on, finish, median_us, parsed, ready, 
 
 from perfsvc.device.find import open_device
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.worker.memory import GUARD_BYTES, CaseMemory
 from perfsvc.measure.worker.program import Program
@@ -34,7 +34,7 @@ from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import take_samples
 from perfsvc.model import BufferArg, CacheState, Launch, Role
 from perfsvc.process.shared_memory import take_inputs
-from perfsvc.service.prepare.sampling import GPU_SAMPLING
+from perfsvc.service.prepare.targets import GPU_SAMPLING
 
 LEVELS_SUITE = Path(__file__).parent / "levels"
 CASE, HALF = "softmax/threads256[rows=8192,columns=4096]", "softmax/threads256[rows=4096,columns=4096]"

@@ -42,7 +42,7 @@ from workbench import Claim, finish, parsed, perfsvc, postgresql, table, webhook
 
 from perfsvc.errors import PerfsvcError, UsageError
 from perfsvc.measure.host.device_queue import never
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.process.fork_servers import SUITE, end_shared
 from perfsvc.service.nightly import night as nights
 from perfsvc.service.run import record

@@ -26,9 +26,9 @@ from nvbench.sittings import Sitting, SittingError, Workers, nvbench
 from workbench import NVBENCH_SUITE, Claim, alone_on, finish, parsed, ready, spread_of, table, tick_of
 
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.plan.order import Task
-from perfsvc.service.prepare.sampling import GPU_SAMPLING
+from perfsvc.service.prepare.targets import GPU_SAMPLING
 
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, alike", "perfsvc, first"
 TOOLS = (NVBENCH, PERFSVC, ALIKE)

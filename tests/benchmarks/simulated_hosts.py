@@ -32,7 +32,7 @@ from workbench import Claim, finish, parsed, webhook
 
 from perfsvc.config.load import load
 from perfsvc.measure.host.device_queue import never
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import FindingState
 from perfsvc.service.exclusions import exclude
 from perfsvc.service.findings.actions import set_state

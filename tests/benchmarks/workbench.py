@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
-from perfsvc.device import helper_kernels
+from perfsvc.device import memory
 from perfsvc.device.find import find
 from perfsvc.device.protocol import Device
 from perfsvc.measure.host.lock import DeviceLock
@@ -34,7 +34,7 @@ from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Call, DeviceInfo, digest
 from perfsvc.process.shared_memory import take_inputs
-from perfsvc.service.prepare.recipes import arrays
+from perfsvc.service.prepare.targets import arrays
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
 
@@ -74,7 +74,7 @@ def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] =
     points = "full" if info.kind == "cuda" else "smoke"
     specs, _ = suite.discover(folder).resolve(Selection(tuple(select)), points, build.known_shapes())
     specs = tuple(spec for spec in specs if not suite.unmet(spec, info))
-    ours = helper_kernels.unit(info.kind)
+    ours = memory.unit(info.kind)
     units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
     built = build.compile_all(units, toolchain, Cache())
     tasks = tuple(_task(info, spec, [code_of(built[unit]) for unit in spec.units], sampling) for spec in specs)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.extra import numpy as arrays
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
-from perfsvc.device import helper_kernels
+from perfsvc.device import memory
 from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.fake import FakeDevice
 from perfsvc.device.find import find, open_device
@@ -28,7 +28,7 @@ def cuda(folder):
         (info, *_) = find(["cuda"])
     except NoDeviceError as error:
         pytest.skip(error.what)
-    unit = helper_kernels.unit("cuda")
+    unit = memory.unit("cuda")
     built = compile_all([unit], toolchain_for(info.target), Cache(folder))[unit]
     assert isinstance(built, Binary), built
     return open_device(info.spec, built.code)

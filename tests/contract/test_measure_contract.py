@@ -18,12 +18,12 @@ from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.device_queue import never
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.plan.order import AlternatingPlan, Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Measurement, OverBudget, Status, digest
 from perfsvc.service.cluster.lending import lent
-from perfsvc.service.prepare.recipes import arrays
+from perfsvc.service.prepare.targets import arrays
 from tests.benchmarks.ray_nodes import ray_nodes
 from tests.cluster_here import ClusterHere
 from tests.slurm_stand_in import slurm_stand_in

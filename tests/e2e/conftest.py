@@ -19,7 +19,7 @@ from unittest import mock
 import pytest
 
 from perfsvc.cli import main
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.process.fork_servers import ForkServers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SUITES = Path(__file__).parent / "suites"
 FORKING = (
-    "perfsvc.measure.host.servers.worker_servers",
+    "perfsvc.measure.host.pool.worker_servers",
     "perfsvc.service.confirm.confirm_case.worker_servers",
     "perfsvc.service.bisect.bisect.worker_servers",
 )

@@ -16,9 +16,9 @@ from perfsvc.store import Store
 from perfsvc.store.cases import case_ids, device_id
 from perfsvc.store.devices import put_device
 from perfsvc.store.runs import run_row
+from perfsvc.store.schema.column_types import pack
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.environments import environment_id
-from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Measurements, Runs
 
 RUNS, CASES, KILLS = 30, 100, 2

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("submitit", reason="submitit is not installed: pip install perfsvc[slurm]")
 
-from perfsvc.service.cluster import limits, slurm_cluster, slurm_jobs
+from perfsvc.service.cluster import shared_folder, slurm_cluster, slurm_jobs
 from tests.slurm_stand_in import slurm_stand_in
 
 pytestmark = pytest.mark.timeout(300)
@@ -89,8 +89,8 @@ def test_each_case_is_stored_once_though_an_agent_and_slurm_hang(perfsvc, on_slu
 
 def test_a_shared_folder_that_does_not_answer_ends_the_run_and_keeps_what_was_measured(perfsvc, on_slurm, monkeypatch):
     command, slurm = on_slurm
-    monkeypatch.setattr(limits, "REPORT_S", 1.0)
-    monkeypatch.setattr(limits, "FOLDER_S", 3.0)
+    monkeypatch.setattr(shared_folder, "REPORT_S", 1.0)
+    monkeypatch.setattr(shared_folder, "FOLDER_S", 3.0)
     pipes = []
 
     def block():

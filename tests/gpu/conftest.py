@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.device import helper_kernels as own_kernels
+from perfsvc.device import memory as own_kernels
 from perfsvc.device.find import find, open_device
 from perfsvc.errors import NoDeviceError
 from perfsvc.model import Unit

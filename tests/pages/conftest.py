@@ -47,7 +47,7 @@ from perfsvc.model import (
 from perfsvc.profile.explain import explain
 from perfsvc.profile.picture import picture
 from perfsvc.profile.reports import read
-from perfsvc.profile.source_text import with_source_text
+from perfsvc.profile.source_changes import with_source_text
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.pages.site import series_page
 from perfsvc.service.dashboard.build import build

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from perfsvc.model import CacheState, Environment, Series, Verdict
 from perfsvc.report import wording
 from perfsvc.report.pages import views
-from perfsvc.report.pages.numbers import rounded
+from perfsvc.report.pages.details import rounded
 from perfsvc.report.pages.site import benchmark_page, series_page
 from perfsvc.report.pages.spark import MOST_VALUES, spark
 from perfsvc.service.dashboard.build import build

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from perfsvc.model import FindingState
-from perfsvc.server.sessions import COOKIE
+from perfsvc.server.serving import COOKIE
 from perfsvc.store import Store
 from perfsvc.store.remote.rows import Scope
 from tests.server.conftest import BASE, client, own
@@ -161,7 +161,7 @@ def test_a_forged_or_old_cookie_is_no_session(light, monkeypatch):
     for forged in ("", "x", good[:-2] + "AA", good + ".", "WzEsImEiXQ." + good.split(".", 1)[1], "\x00"):
         fresh.headers["cookie"] = f"{COOKIE}={forged}"
         assert "You are signed in" not in fresh.get("/sign-in").text
-    monkeypatch.setattr("perfsvc.server.sessions.LONGEST_S", -1)
+    monkeypatch.setattr("perfsvc.server.serving.LONGEST_S", -1)
     assert "You are signed in" not in web.get("/sign-in").text
 
 

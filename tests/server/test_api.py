@@ -10,7 +10,7 @@ from perfsvc.report.export.objects import finding_json, plain
 from perfsvc.report.pages.site import SeriesViews
 from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.endpoints import MOST_ROWS
-from perfsvc.service.dashboard import stored_series
+from perfsvc.service.dashboard import live
 from perfsvc.store import Store
 from tests.server.conftest import client
 
@@ -77,8 +77,8 @@ def test_series_are_filtered_and_have_their_newest_level_and_history(web):
 
 def test_one_series_is_found_without_reading_all_series(served, monkeypatch):
     key, web, asked = key_of(served()), served(), []
-    reader = stored_series.read_series
-    monkeypatch.setattr(stored_series, "read_series", lambda *args: asked.append(args[-1]) or reader(*args))
+    reader = live.read_series
+    monkeypatch.setattr(live, "read_series", lambda *args: asked.append(args[-1]) or reader(*args))
     answers = [web.get(path) for path in (f"/api/v1/series/{key}", f"/badges/series/{key}.svg")]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert [len(cases) for cases in asked] == [1]

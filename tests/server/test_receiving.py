@@ -13,7 +13,7 @@ from sqlalchemy import select
 from starlette.testclient import TestClient
 
 from perfsvc.service.sync import sync
-from perfsvc.service.transfer import receive
+from perfsvc.service.transfer import body as receiving
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Store
 from perfsvc.store.keeping.sync import SyncAction
@@ -130,11 +130,11 @@ def test_a_run_whose_judging_fails_is_stored_and_is_judged_when_it_is_sent_again
     for number, stage in enumerate(("judge_run", "update_findings"), 1):
         content, updated = changed(body, "uid", f"{number}" * 32, line=0), []
         with monkeypatch.context() as patched:
-            patched.setattr(receive, stage, fail)
+            patched.setattr(receiving, stage, fail)
             answer = send(content)
         assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (201, True, False)
         with monkeypatch.context() as patched:
-            patched.setattr(receive, "update_findings", lambda _, run, updated=updated, **__: updated.append(run))
+            patched.setattr(receiving, "update_findings", lambda _, run, updated=updated, **__: updated.append(run))
             for _ in range(2):
                 answer = send(content)
                 assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (200, False, True)

@@ -6,6 +6,7 @@ import functools
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -17,18 +18,77 @@ from perfsvc.device import NVTX_DOMAIN, telemetry
 from perfsvc.device.arguments import encode_tensor_map, pack
 from perfsvc.device.cuda import graphs, listing
 from perfsvc.device.cuda.driver import DriverError
-from perfsvc.device.cuda.faults import launch_error
 from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.modules import CudaModule
 from perfsvc.device.cuda.timing import SampleTimer
-from perfsvc.device.cuda.views import DeviceView
 from perfsvc.device.groups import OneDevice
-from perfsvc.device.helper_kernels import error_entry
-from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
+from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes, error_entry
 from perfsvc.device.protocol import Graph, GraphStep
+from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
+
+_CURES = {
+    "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
+    "misaligned address": "align the addresses of vector loads and stores (float4)",
+    "illegal instruction": "build the case again for this GPU",
+    "invalid argument": "compare grid, block and dynamic shared memory with what `perfsvc devices` shows",
+    "too many resources": "use fewer threads a block, or bound its registers with __launch_bounds__",
+    "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
+    "timed out": "make the launch shorter, or run on a GPU without a display",
+    "assert": "the kernel's own assert failed: its message is in the worker's output",
+    "symbol not found": "correct the name of the kernel or of the __constant__ variable, and build the case again",
+    "cooperative launch": "launch fewer blocks: all of them must fit on the GPU at once (occupancy x multiprocessors)",
+    "cluster": "use smaller clusters, fewer threads or less shared memory: a cluster runs on one part (GPC) of the GPU",
+    "PTX": "build the case again for this GPU",
+    "image is invalid": "build the case again for this GPU",
+    "no kernel image": "build the case for this GPU's architecture",
+    "ECC": "take the GPU out of service and look at nvidia-smi -q -d ECC",
+}
+_OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
+_KERNEL_CALLS = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
+"""The driver calls that concern the kernel of a launch, and not only the device."""
+
+
+def launch_error(text: str, entry: str, *, lost: bool) -> LaunchError:
+    """Return the error for a failed driver call.
+
+    Args:
+        text: the name of the call, and the driver's message: ``cuLaunchKernel failed: invalid argument``.
+        entry: the kernel of the last launch; empty if there was no launch.
+        lost: whether the context is lost. The failed call may then be any call after the kernel at fault.
+    """
+    by_kernel = lost or text.startswith(_KERNEL_CALLS)
+    where = f" (last launch: {entry})" if entry and by_kernel else ""
+    cure = next((cure for sign, cure in _CURES.items() if sign in text), _OTHER_CURE)
+    return LaunchError(f"{text}{where}", cure=cure, fatal=lost)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3.
+
+    The interface has no bfloat16 and float8: it describes them as integers of the same bits.
+    """
+
+    address: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The description of the memory, for libraries."""
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": bits(self.dtype).str,
+            "data": (self.address, False),
+            "strides": None,
+            # A library that knows the stream would wait for it, and so for the blocking kernel.
+            "stream": None,
+        }
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,7 +123,7 @@ class CudaDevice(OneDevice):
 
     Args:
         uuid: the UUID of the GPU or MIG instance, ``GPU-5e…`` or ``MIG-…``.
-        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device.
+        helper_kernels: ``perfsvc.device.memory.unit`` compiled for the device.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.

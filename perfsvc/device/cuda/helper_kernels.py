@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pycuda.driver as drv
 
-from perfsvc.device.helper_kernels import DIGEST, error_entry, squares_entry
+from perfsvc.device.memory import DIGEST, error_entry, squares_entry
 from perfsvc.model import Error
 
 THREADS = 256

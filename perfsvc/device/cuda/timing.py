@@ -17,7 +17,7 @@ import pycuda.driver as drv
 
 from perfsvc.device.cuda.helper_kernels import HelperKernels, mapped
 from perfsvc.device.cuda.memory import Eviction
-from perfsvc.device.helper_kernels import BLOCKING_KERNEL, STAMP
+from perfsvc.device.memory import BLOCKING_KERNEL, STAMP
 from perfsvc.model import Batch, Conditions
 
 LIMIT_S = 1.0

@@ -8,17 +8,24 @@ fail, or another device of the same model measures them. Each measurement is yie
 import contextlib
 import selectors
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
+from perfsvc.device import VISIBLE
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
-from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.assignment import hand_over
 from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.shared_arrays import budget_bytes
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
-from perfsvc.process.fork_servers import ForkServers
+from perfsvc.process.fork_servers import ONE_THREAD, ForkServer, ForkServers
+
+
+def worker_servers() -> ForkServers:
+    """Start a fork server whose children are workers, which see no GPU until they open one."""
+    return ForkServers(partial(ForkServer, "perfsvc.measure.worker.main", {**ONE_THREAD, VISIBLE: ""}))
+
 
 OnLoss = Callable[[DeviceInfo, NoDeviceError], object]
 """Receives a device that cannot be used any more, and why."""

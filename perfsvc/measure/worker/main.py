@@ -6,20 +6,25 @@ go over its socket. Each case is loaded, checked, sampled and checked again.
 
 import contextlib
 import gc
+import hashlib
 import importlib
 import math
 import os
+import re
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from perfsvc import elf
 from perfsvc.device import VISIBLE
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
@@ -37,7 +42,6 @@ from perfsvc.measure.protocol.messages import (
 )
 from perfsvc.measure.protocol.shared_arrays import MappedArrays
 from perfsvc.measure.worker.check import ResultCheck
-from perfsvc.measure.worker.cuda_libraries import cuda_libraries
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.packages import triton_compile_s
 from perfsvc.measure.worker.program import Functions, Program, load_functions
@@ -45,8 +49,62 @@ from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import SETTLE_S, ClockWatch
 from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import Samples, brief_median_s, bytes_to_evict, take_samples
-from perfsvc.model import AUXILIARY, TIME, Call, Kind, LibraryCall, Measurement, PythonCode, Role, Status, codec
+from perfsvc.model import (
+    AUXILIARY,
+    TIME,
+    Call,
+    Kind,
+    LibraryCall,
+    Measurement,
+    Package,
+    PythonCode,
+    Role,
+    Status,
+    codec,
+)
 from perfsvc.process import frames
+
+_CUDA_LIBRARY = re.compile(r"lib(?:cu|nv|nccl)\w*\.so")
+_MAPS = Path("/proc/self/maps")
+
+
+def cuda_libraries(modules: Iterable[bytes], maps: Path = _MAPS) -> PythonCode | None:
+    """Return the CUDA libraries that shared objects need and this process has loaded; None if they need none.
+
+    Args:
+        modules: the shared objects.
+        maps: the list of this process's mapped files.
+    """
+    needed = {name for code in modules for name in elf.needed_libraries(code) if _CUDA_LIBRARY.match(name)}
+    if not needed:
+        return None
+    try:
+        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # no Linux
+        lines = []
+    stems = {name.partition(".so")[0] for name in needed}
+    paths = {Path(f"/{line.partition('/')[2]}") for line in lines if "/" in line}
+    packages = {_package_of(path) for path in paths if path.name.partition(".so")[0] in stems}
+    return PythonCode(packages=tuple(sorted(packages, key=lambda package: (package.name, package.version))))
+
+
+def _package_of(path: Path) -> Package:
+    """Return the Python package that installed a library, or else the library with the version in its file's name."""
+    for distribution, record in _nvidia_packages():
+        root = Path(str(distribution.locate_file(""))).resolve()
+        if path.is_relative_to(root) and f"{path.relative_to(root)}," in record:
+            name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
+            return Package(name, distribution.version, hashlib.sha256(record.encode()).hexdigest())
+    name, _, version = path.resolve().name.partition(".so.")
+    return Package(name.removesuffix(".so"), version)
+
+
+def _nvidia_packages() -> Iterator[tuple[metadata.Distribution, str]]:
+    """Yield each of NVIDIA's installed packages with its list of files."""
+    for distribution in metadata.distributions():
+        if str(distribution.metadata["Name"]).lower().startswith("nvidia"):
+            yield distribution, distribution.read_text("RECORD") or ""
+
 
 NO_ROOM = "the device has no memory left to move them"
 CACHE_SHARE = 0.25

@@ -12,7 +12,7 @@ from perfsvc.report.checks import (
     skipped,
     verdict_text,
 )
-from perfsvc.report.export.markup import fail, junit_xml
+from perfsvc.report.export.page import fail, junit_xml
 from perfsvc.report.review import ERROR, joined, severity
 from perfsvc.report.wording import some
 from perfsvc.text import cell, code, prose

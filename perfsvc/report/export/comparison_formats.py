@@ -10,9 +10,8 @@ from xml.etree import ElementTree as ET
 from perfsvc import units
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
-from perfsvc.report.environment import difference_lines, heading
-from perfsvc.report.export.markup import fail, junit_xml
-from perfsvc.report.rows import FIRST, ComparedRun, EnvironmentDifferences
+from perfsvc.report.export.page import fail, junit_xml
+from perfsvc.report.rows import FIRST, ComparedRun, EnvironmentDifferences, difference_lines, heading
 from perfsvc.text import cell, code, prose, spreadsheet_cell
 
 COLUMNS: Mapping[str, str] = {"change": "--:", "interval": "---", "baseline": "--:", "candidate": "--:"}

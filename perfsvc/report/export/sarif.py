@@ -1,12 +1,39 @@
-"""A review as SARIF 2.1.0 (OASIS Static Analysis Results Interchange Format), which GitHub's code scanning reads."""
+"""A review as SARIF 2.1.0 (OASIS), which GitHub's code scanning reads, and as the report that GitLab reads."""
 
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from perfsvc import __version__
-from perfsvc.report.review import BENCHMARK, LOCAL, NOTICE, Remark, Review
+from perfsvc.report.review import BENCHMARK, LOCAL, NOTICE, Remark, Review, Severity
 from perfsvc.text import cut, visible
+
+SEVERITIES: Mapping[Severity, str] = {"error": "critical", "warning": "minor"}
+"""GitLab's words for the severities."""
+UNKNOWN = "perfsvc.toml"
+"""Stands for the file of a result without a known source, because GitLab refuses an entry without a file."""
+
+
+def review_code_quality(review: Review) -> list[dict[str, Any]]:
+    """Return a review as GitLab's Code Quality report: an entry for each error and each warning.
+
+    The lines of local memory have no entry, because the text of their regression names them.
+    """
+    return [
+        {
+            "check_name": f"perfsvc {review.command}: {remark.rule}",
+            "description": visible(cut(f"{remark.title}: {remark.text}")),
+            "fingerprint": remark.fingerprint,
+            "severity": SEVERITIES[remark.level],
+            "location": {
+                "path": remark.location.path if remark.location else UNKNOWN,
+                "lines": {"begin": remark.location.line if remark.location else 1},
+            },
+        }
+        for remark in review.remarks
+        if remark.level != NOTICE and remark.rule != LOCAL
+    ]
+
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
-from perfsvc.report.pages.numbers import rounded
+from perfsvc.report.pages.details import rounded
 from perfsvc.report.rows import FIRST, ComparedRun, EnvironmentDifferences
 from perfsvc.text import LONGEST_LABEL, cut, json_of_numbers, shortened, visible
 

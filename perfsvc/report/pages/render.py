@@ -1,20 +1,23 @@
 """The pages as text, from the templates in ``dashboards/`` and ``dashboards/site/``."""
 
 import base64
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, cached_property
 from typing import Any
 
+import jinja2
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket, BytecodeCache
 from markupsafe import Markup
 
-from perfsvc import units
+from perfsvc import __version__, units
+from perfsvc.errors import InfrastructureError
 from perfsvc.installation import data_folder
-from perfsvc.model import LaunchPicture
+from perfsvc.model import LaunchPicture, digest
 from perfsvc.report import finding_words, peaks, wording
-from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
 from perfsvc.report.pages import benchmarks, charts, compared, fleet, launch, pairs, spark, views
 from perfsvc.report.pages import site as paths
@@ -24,9 +27,43 @@ from perfsvc.report.pages.fastest import Results, benchmark_view, times_by_bench
 from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
 from perfsvc.report.pages.tabs import SeriesTabs
+from perfsvc.report.rows import difference_lines
 from perfsvc.report.tables import profiles
-from perfsvc.report.template_code import TemplateCode
 from perfsvc.text import LONGEST_PARAGRAPH, cut, json_of_numbers, visible
+
+
+class TemplateCode(BytecodeCache):
+    """Reads and writes the code of templates.
+
+    Code is used only if the template, the options of its environment and the versions are the same. Without a cache
+    that this user can write, templates are compiled.
+    """
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Read the code of a template, if the cache has it."""
+        from perfsvc.build.cache import Cache  # the package of compilers takes long to import
+
+        with contextlib.suppress(InfrastructureError):
+            code = Cache().get(self._key(bucket))
+            if code is not None:
+                try:
+                    bucket.bytecode_from_string(code)
+                except Exception:  # noqa: BLE001 - whatever Jinja finds in a damaged entry
+                    bucket.reset()
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write the code of a template, unless the cache cannot be written."""
+        from perfsvc.build.cache import Cache
+
+        with contextlib.suppress(InfrastructureError):
+            Cache().put(self._key(bucket), bucket.bytecode_to_string())
+
+    @staticmethod
+    def _key(bucket: Bucket) -> str:
+        of = bucket.environment
+        options = f"{of.autoescape} {of.trim_blocks} {of.lstrip_blocks}"  # they are part of the code
+        return digest(f"template {bucket.key} {__version__} {jinja2.__version__} {options}".encode())
+
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""

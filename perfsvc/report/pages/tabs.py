@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from perfsvc import units
 from perfsvc.model import ENERGY, MAX_ERROR, TIME, CacheState, Case, Difference, Exclusion, Series
 from perfsvc.report import peaks, wording
-from perfsvc.report.environment import value_change
-from perfsvc.report.pages.details import RunQuantities
-from perfsvc.report.pages.numbers import rounded
+from perfsvc.report.pages.details import RunQuantities, rounded
 from perfsvc.report.pages.site import SeriesView, series_page
 from perfsvc.report.pages.spark import runs_drawn, spark
 from perfsvc.report.pages.views import EnvironmentChange, Views
+from perfsvc.report.rows import value_change
 from perfsvc.text import LONGEST_LABEL, cut, shortened
 
 MOST_NAMED = 12

@@ -30,7 +30,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report import wording
-from perfsvc.report.pages.numbers import drawn_samples, rounded
+from perfsvc.report.pages.details import drawn_samples, rounded
 from perfsvc.report.pages.site import (
     DevicePanel,
     FindingView,

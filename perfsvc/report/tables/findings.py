@@ -12,9 +12,8 @@ from rich.text import Text
 from perfsvc import units
 from perfsvc.model import ChangeKind, Direction, Finding, FindingEvent, FindingState, MovedSeries
 from perfsvc.report import finding_words, wording
-from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.explanations import explanation_groups, group_lines
-from perfsvc.report.rows import EnvironmentDifferences
+from perfsvc.report.rows import EnvironmentDifferences, difference_lines, heading
 from perfsvc.report.tables.layout import Responsive, grid
 from perfsvc.report.wording import moment, or_dash
 

@@ -1,4 +1,4 @@
-"""The table of a case's history."""
+"""The table of a case's history, and that of what changed in an environment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,29 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import TIME, CacheState
+from perfsvc.model import TIME, CacheState, FullEnvironment
 from perfsvc.report import wording
-from perfsvc.report.rows import HistoryRow
+from perfsvc.report.rows import EnvironmentDifferences, HistoryRow, heading, value_change
 from perfsvc.report.tables.layout import EXCLUDED, grid, mark, properties
 from perfsvc.report.wording import DASH, or_dash
 from perfsvc.text import cut
+
+
+def differences_table(changes: EnvironmentDifferences) -> RenderableType:
+    """Return every difference of two runs."""
+    if not changes.differences:
+        return Text(f"runs {changes.before} and {changes.after} have the same environment")
+    rows = ((difference.name, value_change(difference)) for difference in changes.differences)
+    return Group(Text(f"{heading(changes)}, in run {changes.after}", "bold"), properties(rows))
+
+
+def environment_table(run: int, environment: FullEnvironment) -> RenderableType:
+    """Return every part of the full environment of a run: first what its devices share, then each device."""
+    parts: list[RenderableType] = [Text(f"run {run}", "bold"), properties(environment.common.items())]
+    for uuid, of_device in environment.devices.items():
+        parts += [Text(), Text(uuid, "bold"), properties(of_device.items())]
+    return Group(*parts)
+
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "

@@ -24,7 +24,7 @@ from perfsvc.model import (
 )
 from perfsvc.report import peaks, wording
 from perfsvc.report.rows import Doubt, MetricRow, ResultRow, RunReport
-from perfsvc.report.tables.confirmations import confirmations_table
+from perfsvc.report.tables.comparison import confirmations_table
 from perfsvc.report.tables.layout import EXCLUDED, Responsive, grid, mark
 from perfsvc.report.tables.profiles import explanation_lines
 from perfsvc.report.wording import DASH, NAMED, cache_words, or_dash, some

@@ -12,8 +12,7 @@ from perfsvc.report.pages.render import FORM_HERE, FORM_POLICY, template
 from perfsvc.server.access import ACT, OF_PEOPLE, Visitor, address, token_of, visitor
 from perfsvc.server.changing.changes import Attempt, audited, is_own_origin, require_own_page
 from perfsvc.server.limiting import RefusedError, network_of, small_body
-from perfsvc.server.serving import serving
-from perfsvc.server.sessions import COOKIE, LONGEST_S
+from perfsvc.server.serving import COOKIE, LONGEST_S, serving
 from perfsvc.text import visible
 
 LONGEST_FORM = 64 * 1024

@@ -19,7 +19,7 @@ from perfsvc.server.changing.changes import Attempt, audited, permitted
 from perfsvc.server.endpoints import NDJSON, Answer, Endpoint, NoParameters
 from perfsvc.server.limiting import RefusedError
 from perfsvc.server.serving import serving
-from perfsvc.service.transfer.receive import ReceivedRun, receive
+from perfsvc.service.transfer.body import ReceivedRun, receive
 from perfsvc.store.remote.receiving import ReusedKeyError
 from perfsvc.store.remote.rows import SentMeasurement, SentRun
 

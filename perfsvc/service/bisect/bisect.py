@@ -11,16 +11,14 @@ from perfsvc.device.find import find
 from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
 from perfsvc.measure.host.device_queue import never
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, Measurement, Verdict
 from perfsvc.service.bisect.builds import BuildFailure, Builds, CaseBuilder, CommitBuild
 from perfsvc.service.bisect.search import Search
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import ancestry, changed
-from perfsvc.service.prepare.recipes import arrays
-from perfsvc.service.prepare.sampling import default_sampling
-from perfsvc.service.prepare.targets import compile_helper_kernels, seed_of
+from perfsvc.service.prepare.targets import arrays, compile_helper_kernels, default_sampling, seed_of
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 

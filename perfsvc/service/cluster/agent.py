@@ -16,9 +16,10 @@ from perfsvc.device import VISIBLE
 from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError, PerfsvcError
 from perfsvc.measure.host import pool
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import DeviceInfo, OverBudget, codec
 from perfsvc.service.cluster.messages import (
+    SILENT_AGENT_S,
     AgentNews,
     Blobs,
     Ended,
@@ -30,7 +31,6 @@ from perfsvc.service.cluster.messages import (
     plan_of,
     refused,
 )
-from perfsvc.service.cluster.protocol import SILENT_AGENT_S
 from perfsvc.service.prepare.full_environment import common_parts, gpu_parts
 from perfsvc.suite import isolated
 

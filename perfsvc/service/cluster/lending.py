@@ -16,8 +16,7 @@ from perfsvc.measure.plan.order import Plan
 from perfsvc.model import DeviceInfo, Measurement, OverBudget, codec
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.cluster import measure as on_cluster
-from perfsvc.service.cluster.messages import Facts, Parts
-from perfsvc.service.cluster.protocol import Cluster, ClusterGpu, LostError
+from perfsvc.service.cluster.messages import Cluster, ClusterGpu, Facts, LostError, Parts
 from perfsvc.service.prepare.full_environment import RemoteParts
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from perfsvc.measure.plan.assignment import hand_over
 from perfsvc.measure.plan.order import MeasurementKey, Plan, Task, TaskKey
 from perfsvc.measure.protocol.messages import without_samples
 from perfsvc.model import DeviceInfo, Measurement, OverBudget, Status, codec
-from perfsvc.service.cluster.messages import AgentNews, Ended, Packet, share_of
-from perfsvc.service.cluster.protocol import Cluster, ClusterGpu, LostError
+from perfsvc.service.cluster.messages import AgentNews, Cluster, ClusterGpu, Ended, LostError, Packet, share_of
 
 POLL_S = 1.0
 """Seconds between two looks at whether the run must stop."""

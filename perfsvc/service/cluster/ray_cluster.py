@@ -16,8 +16,7 @@ from perfsvc import units
 from perfsvc.errors import InfrastructureError, MissingPackageError, NoDeviceError
 from perfsvc.installation import install_command
 from perfsvc.service.cluster.agent import Agent
-from perfsvc.service.cluster.messages import Blobs, Packet
-from perfsvc.service.cluster.protocol import SILENT_AGENT_S, ClusterGpu, LostError, last_line, start_cure
+from perfsvc.service.cluster.messages import SILENT_AGENT_S, Blobs, ClusterGpu, LostError, Packet, last_line, start_cure
 
 PATIENCE_S = 120.0
 """Seconds that Ray may take to lend a GPU: an idle GPU is lent within seconds, and a busy one may stay busy."""

@@ -22,9 +22,17 @@ from perfsvc.config.settings import PREFIX, SlurmGpuSettings, SlurmSettings
 from perfsvc.errors import InfrastructureError, MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import codec
-from perfsvc.service.cluster.limits import FolderCalls, within
-from perfsvc.service.cluster.messages import AgentOrder, AgentReply, Blobs, Packet
-from perfsvc.service.cluster.protocol import SILENT_AGENT_S, ClusterGpu, LostError, last_line, start_cure
+from perfsvc.service.cluster.messages import (
+    SILENT_AGENT_S,
+    AgentOrder,
+    AgentReply,
+    Blobs,
+    ClusterGpu,
+    LostError,
+    Packet,
+    last_line,
+    start_cure,
+)
 from perfsvc.service.cluster.run_folder import (
     COMMAND,
     LOGS,
@@ -34,7 +42,7 @@ from perfsvc.service.cluster.run_folder import (
     unusable,
     why_unwritable,
 )
-from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, LifeSigns, Outbox, create
+from perfsvc.service.cluster.shared_folder import BlobFolder, FolderCalls, Inbox, LifeSigns, Outbox, create, within
 from perfsvc.service.cluster.slurm_agent import BLOBS, ORDERS, REPLIES, serve
 from perfsvc.service.cluster.slurm_jobs import FAILED, GONE, RUNNING, JobQueue, JobState
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from perfsvc import units
 from perfsvc.errors import InfrastructureError
-from perfsvc.service.cluster.protocol import SILENT_AGENT_S, last_line
+from perfsvc.service.cluster.messages import SILENT_AGENT_S, last_line
 
 COMMAND_S = 30.0
 """Seconds that a command of Slurm may take."""

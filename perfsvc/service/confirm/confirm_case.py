@@ -7,14 +7,12 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError, UntrustedError
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
 from perfsvc.service.confirm.confirm import confirm_all, not_measured, refusals
 from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.prepare.groups import with_groups
-from perfsvc.service.prepare.sampling import default_sampling
-from perfsvc.service.prepare.targets import compile_helper_kernels, seed_of
+from perfsvc.service.prepare.targets import compile_helper_kernels, default_sampling, seed_of, with_groups
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.store import Store

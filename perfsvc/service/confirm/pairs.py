@@ -30,7 +30,7 @@ from perfsvc.model import (
     Tolerance,
 )
 from perfsvc.process.fork_servers import ForkServers
-from perfsvc.service.prepare.recipes import replayed
+from perfsvc.service.prepare.targets import replayed
 from perfsvc.store import Store
 from perfsvc.suite import StoredBench, isolated
 from perfsvc.suite.isolated.requests import ReplayArrays

@@ -11,16 +11,17 @@ from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
+from perfsvc.report.export import frames
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
-from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
-from perfsvc.report.rows import EnvironmentDifferences
+from perfsvc.report.pages.fastest import Results, newest_runs
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesView, SeriesViews, Site
+from perfsvc.report.results import run_report
+from perfsvc.report.rows import EnvironmentDifferences, Key, ResultRow
 from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
-from perfsvc.service.dashboard.benchmark_results import newest_results
-from perfsvc.service.dashboard.details import FindingDetailsReader
+from perfsvc.service.dashboard.details import FindingDetailsReader, FindingPictures
 from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
-from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.dashboard.series import SAMPLED, read_series
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
@@ -33,6 +34,33 @@ from perfsvc.store import (
     StageState,
     Store,
 )
+
+
+def newest_results(store: Store, site: Site, views: Sequence[SeriesView]) -> Results:
+    """Return the result of each case in the newest run that measured it, by run, and by device, case and cache state.
+
+    The rows are computed as ``perfsvc report`` computes them, but without verdicts. All cases of a benchmark are read
+    together, because a case may be compared with another variant of its benchmark.
+
+    Args:
+        store: the database.
+        site: has the runs.
+        views: every series of some benchmarks.
+    """
+    of_benchmark: dict[str, set[str]] = {}
+    benchmarks: dict[str, str] = {}
+    for view in views:
+        case = view.series.case
+        benchmarks[case.id] = case.benchmark
+        of_benchmark.setdefault(case.benchmark, set()).add(case.id)
+    dirty = {run.id for run in site.runs.values() if run.provenance.dirty}
+    results: dict[tuple[int, Key], ResultRow] = {}
+    for run, newest in newest_runs(views, dirty).items():
+        cases = set().union(*(of_benchmark[name] for name in {benchmarks[case] for case in newest}))
+        report = run_report(run, frames.frame(store.measurements.columns([run], cases)), (), {})
+        results |= {(run, row.key): row for row in report.rows if row.case.id in newest}
+    return results
+
 
 LAST = 400
 """The default number of runs on the pages: somewhat more than a year of nights."""

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -19,8 +19,30 @@ from perfsvc.model import (
     scope_options,
 )
 from perfsvc.selection import Selection
-from perfsvc.service.expect.inventory import Inventory, last_seen
 from perfsvc.store import CasesInRun, NightRow, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What is present and what is missing, for hosts, GPUs or cases.
+
+    Attributes:
+        text: what is present, in words; empty if nothing was looked for.
+        renamed: cases that have a new name now.
+        note: what earlier nights had and this night does not look for, in words; empty if there is nothing.
+    """
+
+    seen: Sequence[Expected] = ()
+    missing: Sequence[Absence] = ()
+    text: str = ""
+    renamed: Sequence[Expected] = ()
+    note: str = ""
+
+
+def last_seen(row: Expected) -> str:
+    """Return when something was last there."""
+    return f"last seen in night {row.night}, {row.seen:%Y-%m-%d %H:%M} UTC"
+
 
 OVER_BUDGET_NIGHTS = 14
 """The nights after which a case that is over budget is missing: a budget leaves out some cases every night."""

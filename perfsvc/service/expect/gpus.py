@@ -15,7 +15,7 @@ from perfsvc.model import (
     Expected,
     ExpectedKind,
 )
-from perfsvc.service.expect.inventory import Inventory, last_seen
+from perfsvc.service.expect.cases import Inventory, last_seen
 from perfsvc.store import NightRow, Store
 
 CPU = "cpu"

@@ -13,9 +13,8 @@ from perfsvc.model import (
     Finding,
     FindingState,
 )
-from perfsvc.service.expect.cases import compare_cases
+from perfsvc.service.expect.cases import Inventory, compare_cases, last_seen
 from perfsvc.service.expect.gpus import compare_gpus
-from perfsvc.service.expect.inventory import Inventory, last_seen
 from perfsvc.store import NightRow, Store
 
 GRACE = 1.5

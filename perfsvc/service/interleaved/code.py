@@ -13,8 +13,7 @@ from perfsvc.errors import SuiteError
 from perfsvc.model import Call, Kind, PythonCode, ReplayRecord
 from perfsvc.service.compare.sides import called, changed_inputs, launch_of
 from perfsvc.service.git import Worktree, changed, git
-from perfsvc.service.prepare.recipes import arrays
-from perfsvc.service.prepare.targets import replay_record
+from perfsvc.service.prepare.targets import arrays, replay_record
 from perfsvc.suite import CaseSpec
 from perfsvc.suite.isolated import DEFAULT_LIMIT_S
 from perfsvc.suite.python_source import same_source

@@ -7,15 +7,29 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import build, judge, suite, units
-from perfsvc.device import helper_kernels
+from perfsvc.device import memory
 from perfsvc.device.find import find
 from perfsvc.errors import CaseError, SuiteError, UnsupportedError, UsageError
 from perfsvc.judge.verdicts import ORDER
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.plan.order import Task
-from perfsvc.model import TIME, CacheState, Case, Cause, DeviceInfo, Judgement, Kind, Measurement, Series, Verdict
+from perfsvc.model import (
+    TIME,
+    CacheState,
+    Call,
+    Case,
+    Cause,
+    DeviceInfo,
+    Judgement,
+    Kind,
+    Launch,
+    Measurement,
+    Series,
+    Unit,
+    Verdict,
+)
 from perfsvc.process.fork_servers import ForkServers
-from perfsvc.report.review import Review, SourceLocation, comparison_review
+from perfsvc.report.review import Review, SourceLocation, comparison_review, kernel_line
 from perfsvc.report.rows import ComparedRun
 from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import RunComparison
@@ -29,13 +43,57 @@ from perfsvc.service.interleaved.code import (
     changed_modules,
     with_inputs,
 )
-from perfsvc.service.interleaved.locations import source_location
-from perfsvc.service.prepare.recipes import arrays
-from perfsvc.service.prepare.sampling import default_sampling
-from perfsvc.service.prepare.targets import Binaries, Target, compile_units, helper_kernels_of, modules_of, seed_of
+from perfsvc.service.prepare.targets import (
+    Binaries,
+    Target,
+    arrays,
+    compile_units,
+    default_sampling,
+    helper_kernels_of,
+    modules_of,
+    seed_of,
+)
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.suite import CaseSpec
+
+
+def source_location(spec: CaseSpec, root: Path) -> SourceLocation:
+    """Return the line that defines the first kernel, or the first function, that a case runs.
+
+    It is line 1 if the name is not found. A program or a library has line 1 of its
+    benchmark file.
+
+    Args:
+        spec: the case, in a worktree.
+        root: the top folder of the worktree; the path is relative to it.
+    """
+    source, name = _definition(spec)
+    resolved, top = source.resolve(), root.resolve()
+    if not resolved.is_relative_to(top):  # a header of the system, or a link out of the repository
+        return SourceLocation("", 0)
+    return SourceLocation(resolved.relative_to(top).as_posix(), kernel_line(resolved, name) if name else 1)
+
+
+def _definition(spec: CaseSpec) -> tuple[Path, str]:
+    """Return the file with the first kernel or function of a case, and its name; no name if it is unknown."""
+    for step in spec.steps:
+        match step:
+            case Launch(module=module, entry=entry):
+                return _path(spec, module), entry
+            case Call(module=int(module)):
+                part = spec.parts[module]
+                names = part.entries if isinstance(part, Unit) and not step.package else ()
+                return _path(spec, module), next(iter(names), step.function)
+            case Call(function=function):
+                return spec.bench, function
+    return spec.bench, ""
+
+
+def _path(spec: CaseSpec, module: int) -> Path:
+    part = spec.parts[module]
+    return part.source if isinstance(part, Unit) else part.path
+
 
 SAME = "both revisions have the same code"
 Key = tuple[Case, CacheState]
@@ -203,7 +261,7 @@ class _Revision:
             else:
                 problems += unresolved
             toolchain = build.toolchain_for(device.target)
-            targets.append(Target(device, specs, toolchain, helper_kernels=helper_kernels.unit(device.kind)))
+            targets.append(Target(device, specs, toolchain, helper_kernels=memory.unit(device.kind)))
         shown = {str(problem): _in_suite(problem, tree, request.suite) for problem in problems}
         return cls(tree, tuple(targets), tuple(shown.values()))
 

@@ -2,14 +2,19 @@
 
 import contextlib
 import hashlib
+import http.client
 import os
 import platform
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 from perfsvc.config.settings import NotifySettings
 from perfsvc.errors import DatabaseError, InfrastructureError, PerfsvcError, UsageError
@@ -19,7 +24,6 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.expect.memory import NightMemory
 from perfsvc.service.nightly import stages
 from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, restored, resume
-from perfsvc.service.nightly.heartbeat import Heartbeat
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
 from perfsvc.service.notify.notify import notify_of_failure
@@ -28,6 +32,78 @@ from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.store.nights import ServerLock
 from perfsvc.text import without_password
 from perfsvc.units import duration_text
+
+LIMIT_S = 10.0
+"""Seconds after which an attempt counts as failed."""
+
+BEATS = 2
+
+START, FAIL = "start", "fail"
+"""What is appended to the path of the URL, as healthchecks.io and its likes understand it; an end appends nothing."""
+
+
+class Heartbeat:
+    """Pings a URL when a night begins, and when it ends or fails. A context manager; an exception is a failure.
+
+    A ping that does not arrive is reported and never fails the night. The URL is a secret: no report contains it.
+
+    Args:
+        variable: the environment variable that holds the URL; empty for no heartbeat.
+        report: receives a sentence about a ping that did not arrive.
+        environment: the environment variables; None for the variables of this process.
+    """
+
+    def __init__(
+        self, variable: str, report: Callable[[str], object], environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._variable, self._report = variable, report
+        self._url = (os.environ if environment is None else environment).get(variable, "").strip() if variable else ""
+        self.failed = False
+
+    def __enter__(self) -> Self:
+        if self._variable and not self._url:
+            self._report(f"warning: there is no heartbeat: the environment variable {self._variable} is not set")
+        self._ping(START)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ping(FAIL if self.failed or error is not None else "")
+
+    def _ping(self, event: str) -> None:
+        """Send an event to the monitor, in at most ``BEATS`` attempts; report a problem if all attempts fail."""
+        if not self._url:
+            return
+        problem = ""
+        for _ in range(BEATS):
+            problem = _problem_of(self._url, event)
+            if not problem:
+                return
+        self._report(f"warning: the heartbeat did not arrive ({event or 'end'}): {problem}")
+
+
+def _with_path(url: str, event: str) -> str:
+    """Return a URL with an event appended to its path."""
+    if not event:
+        return url
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{event}"))
+
+
+def _problem_of(address: str, event: str) -> str:
+    """Send an event to a URL and return what went wrong, without the URL; empty if nothing did."""
+    try:
+        url = _with_path(address, event)
+        if urlsplit(url).scheme not in {"http", "https"}:
+            return "its variable holds no http or https URL"
+        with contextlib.closing(urllib.request.urlopen(url, timeout=LIMIT_S)):  # noqa: S310 - the scheme is checked
+            return ""
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"the monitor answered {error.code}"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        return "the monitor did not answer" if isinstance(reason, TimeoutError) else f"{type(reason).__name__}"
+
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Commit, Finding, Series
-from perfsvc.service.findings.other_models import on_other_models
+from perfsvc.service.findings.actions import on_other_models
 from perfsvc.service.git import commit_ranges, newest_commits
 from perfsvc.store import NightRow, SeriesInRun, Store
 

@@ -1,18 +1,119 @@
 """Targets: devices with the cases that they measure. Their code is compiled here; no device is opened yet."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from perfsvc import build
 from perfsvc.build import Binary, Cache, lines
 from perfsvc.build.nvcc import NvccToolchain
-from perfsvc.device import helper_kernels
+from perfsvc.device import memory
+from perfsvc.device.find import interconnect_of
+from perfsvc.device.groups import best_group, group
 from perfsvc.errors import CaseError, CompileError, InfrastructureError, UnsupportedError
-from perfsvc.model import DeviceInfo, ProgramFile, ReplayRecord, Unit, digest
+from perfsvc.measure.protocol.messages import Sampling
+from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS, Recipe
+from perfsvc.model import JOINS_GPUS, DeviceInfo, Kind, ProgramFile, ReplayRecord, Unit, digest
+from perfsvc.process.shared_memory import SharedArrays
 from perfsvc.service.progress import Progress
-from perfsvc.suite import CaseSpec, unmet, wrong_gpus
+from perfsvc.suite import CaseSpec, isolated, unmet, wrong_gpus
+from perfsvc.suite.isolated.requests import ReplayArrays
+
+CPU = "cpu"
+LEAST_GPUS = 2
+"""The CPU device stands in for as many GPUs as a case needs, and for two if the case uses all of them."""
+
+
+def alike(device: DeviceInfo, devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """Return the single devices of a device's kind and model, in their order."""
+    return [other for other in devices if other.gpus == 1 and (other.kind, other.model) == (device.kind, device.model)]
+
+
+def all_gpus(device: DeviceInfo, devices: Sequence[DeviceInfo]) -> int:
+    """Return how many GPUs ``gpus="all"`` means for a device; at least two, as one GPU is no group."""
+    return max(device.gpus, LEAST_GPUS if device.kind == CPU else len(alike(device, devices)), LEAST_GPUS)
+
+
+def divide(
+    specs: Sequence[CaseSpec], lead: DeviceInfo, devices: Sequence[DeviceInfo]
+) -> tuple[list[CaseSpec], Mapping[DeviceInfo, list[CaseSpec]]]:
+    """Return the cases of a single device, and the groups that it leads with their cases.
+
+    The first device of a model leads the groups of this model. It also keeps the cases that need more GPUs than the run
+    has, so that their absence is reported. If the user has named a group, no other group is formed.
+
+    Args:
+        specs: all cases, with ``gpus="all"`` resolved for the model.
+        lead: the device.
+        devices: all devices of the run.
+    """
+    own = [spec for spec in specs if spec.gpus == 1]
+    same = alike(lead, devices)
+    if lead.uuid != same[0].uuid or any(device.gpus > 1 for device in devices):
+        return own, {}
+    grouped: dict[int, list[CaseSpec]] = defaultdict(list)
+    for spec in specs:
+        if spec.gpus > 1:
+            grouped[spec.gpus].append(spec)
+    of_groups = {}
+    for gpus, its in sorted(grouped.items()):
+        if lead.kind == CPU:
+            of_groups[group([lead] * gpus)] = its
+        elif gpus <= len(same):
+            of_groups[best_group(same, gpus, interconnect_of(lead.kind))] = its
+        else:
+            own += its
+    return own, of_groups
+
+
+def with_groups(devices: Sequence[DeviceInfo], uuids: Sequence[str]) -> Iterator[DeviceInfo]:
+    """Yield the devices, and each group among ``uuids`` whose GPUs are all here."""
+    yield from devices
+    here = {device.uuid: device for device in devices}
+    for uuid in dict.fromkeys(uuids):
+        members = [here[member] for member in uuid.split(JOINS_GPUS) if member in here]
+        if JOINS_GPUS in uuid and uuid not in here and len(members) == len(uuid.split(JOINS_GPUS)):
+            yield best_group(members, len(members), interconnect_of(members[0].kind))
+
+
+def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
+    """Return how to make a case's inputs and references; ``limit_s`` is the time limit of a case."""
+    if spec.kind is Kind.PROGRAM:
+        return NO_ARRAYS
+    arrays_limit_s = isolated.ARRAYS_LIMIT * limit_s
+    return Recipe(
+        spec.arrays,
+        partial(_make, spec, arrays_limit_s),
+        partial(isolated.make_fresh, spec, limit_s=arrays_limit_s),
+        cancel=isolated.stop,
+        source=spec,
+    )
+
+
+def _make(spec: CaseSpec, limit_s: float) -> SharedArrays:
+    # Not in ``arrays``: the look at the folder would take seconds for thousands of cases.
+    return isolated.make_arrays(spec, build.known_shapes(), limit_s)
+
+
+def replayed(name: str, source: ReplayArrays) -> Recipe:
+    """Return how to make the arrays of a stored case; ``name`` is equal for cases that share their arrays."""
+    make = partial(isolated.replay_arrays, source.bench, source.point, source.seed, source.variant)
+    return Recipe(name, make, cancel=isolated.stop, source=source)
+
+
+GPU_SAMPLING = Sampling(least_s=0.06, places=8)
+"""The median of a long kernel reaches the default precision after a few milliseconds. Sampling for 60 ms halves the
+remaining noise; for a replica of ten cases that takes no longer than starting its worker."""
+CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
+"""The CPU device's times are rough, so sampling is short and does not aim for a precision."""
+
+
+def default_sampling(device: DeviceInfo) -> Sampling:
+    """Return how cases are sampled on a device by default."""
+    return {"cpu": CPU_SAMPLING, "cuda": GPU_SAMPLING}.get(device.kind, Sampling())
+
 
 Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
 """The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
@@ -144,6 +245,6 @@ def compile_helper_kernels(devices: Iterable[DeviceInfo], progress: Progress) ->
     targets = [
         Target(device, (), build.toolchain_for(device.target), helper_kernels=unit)
         for device in devices
-        if (unit := helper_kernels.unit(device.kind))
+        if (unit := memory.unit(device.kind))
     ]
     return helper_kernels_of(targets, compile_units(targets, progress)) if targets else {}

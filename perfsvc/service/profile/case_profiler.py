@@ -25,8 +25,7 @@ from perfsvc.model import Case, DeviceInfo, Explanation, Kind, Profile, ProfileR
 from perfsvc.profile.explain import explain
 from perfsvc.profile.find import profiler_for
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler
-from perfsvc.profile.source_changes import Sources
-from perfsvc.profile.source_text import with_source_text, with_stored_names
+from perfsvc.profile.source_changes import Sources, with_source_text, with_stored_names
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.profile.session import (
     InputCache,

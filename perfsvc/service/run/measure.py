@@ -22,9 +22,15 @@ from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
 from perfsvc.service.cluster.lending import LentGpus
 from perfsvc.service.prepare.full_environment import benches_of, full_environment
-from perfsvc.service.prepare.recipes import arrays
-from perfsvc.service.prepare.sampling import default_sampling
-from perfsvc.service.prepare.targets import Binaries, Target, helper_kernels_of, modules_of, replay_record
+from perfsvc.service.prepare.targets import (
+    Binaries,
+    Target,
+    arrays,
+    default_sampling,
+    helper_kernels_of,
+    modules_of,
+    replay_record,
+)
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.provenance import OpenRun
 from perfsvc.service.run.record import Recorder

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from perfsvc import build, judge, suite
-from perfsvc.device import helper_kernels
+from perfsvc.device import memory
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import SuiteError
 from perfsvc.measure.plan.order import Spread
@@ -16,7 +16,7 @@ from perfsvc.selection import Selection
 from perfsvc.service import peaks
 from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
-from perfsvc.service.prepare import groups
+from perfsvc.service.prepare import targets
 from perfsvc.service.prepare.targets import Target
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
@@ -135,7 +135,7 @@ def _targets(
     If ``points`` is None, a GPU gets the full points, and any other device the smoke points.
     """
     points_of = {device.uuid: points or ("full" if device.kind == "cuda" else "smoke") for device in devices}
-    ways = {device.uuid: (points_of[device.uuid], groups.all_gpus(device, devices)) for device in devices}
+    ways = {device.uuid: (points_of[device.uuid], targets.all_gpus(device, devices)) for device in devices}
     resolved = {
         way: discovered.resolve(selection, way[0], build.known_shapes(), way[1]) for way in dict.fromkeys(ways.values())
     }
@@ -146,11 +146,11 @@ def _targets(
             singles.append(_target(device, [spec for spec in specs if spec.gpus == device.gpus]))
             continue
         if not may_group:
-            is_first = groups.alike(device, devices)[0] is device  # which reports that the others cannot run
+            is_first = targets.alike(device, devices)[0] is device  # which reports that the others cannot run
             singles.append(_target(device, [spec for spec in specs if spec.gpus == 1 or is_first]))
             continue
-        own, of_groups = groups.divide(specs, device, devices)
-        singles.append(_target(device, own, len(groups.alike(device, devices))))
+        own, of_groups = targets.divide(specs, device, devices)
+        singles.append(_target(device, own, len(targets.alike(device, devices))))
         grouped += [_target(group, its) for group, its in of_groups.items()]
     distinct = {str(problem): problem for _, problems in resolved.values() for problem in problems}
     return (*singles, *grouped), tuple(distinct.values())
@@ -158,5 +158,5 @@ def _targets(
 
 def _target(device: DeviceInfo, specs: Sequence[CaseSpec], alike: int = 1) -> Target:
     """Return a device with its cases, its compiler and what perfsvc itself runs on it."""
-    toolchain, helpers = build.toolchain_for(device.target), helper_kernels.unit(device.kind)
+    toolchain, helpers = build.toolchain_for(device.target), memory.unit(device.kind)
     return Target(device, tuple(specs), toolchain, peaks.specs(device), helpers, alike)

@@ -15,7 +15,7 @@ from functools import partial
 from perfsvc import judge, suite
 from perfsvc.errors import NOTHING_MEASURED, DamagedError, DatabaseError, SuiteError
 from perfsvc.measure.host.device_queue import Stopping, never
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import (
     CaseExplanation,
     ChangeKind,

@@ -22,8 +22,13 @@ from sqlalchemy import (
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Cause, FindingState, Pin, Series, Status
-from perfsvc.store.baselines.expected import correct_series, expected_series
-from perfsvc.store.baselines.nights import earlier_runs, replica_levels, values_of_metric
+from perfsvc.store.baselines.nights import (
+    correct_series,
+    earlier_runs,
+    expected_series,
+    replica_levels,
+    values_of_metric,
+)
 from perfsvc.store.cases import ids_of, is_judged, judged, load_series, series_ids, series_of, with_series
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED

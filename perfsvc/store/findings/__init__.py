@@ -24,7 +24,7 @@ from perfsvc.model import (
     SlowGpu,
     StoredBisection,
 )
-from perfsvc.store.findings import actions, bisections, read, slow_gpus, update
+from perfsvc.store.findings import actions, read, update
 from perfsvc.store.findings.actions import Action
 from perfsvc.store.findings.update import Recovered
 from perfsvc.store.schema.engine import Database
@@ -138,7 +138,7 @@ class FindingStore:
             fast: the GPUs that are as fast as their siblings, by UUID, each with how that is known.
         """
         with self._changing() as connection:
-            return slow_gpus.update_slow_gpus(connection, run, slow, fast, datetime.now(UTC))
+            return actions.update_slow_gpus(connection, run, slow, fast, datetime.now(UTC))
 
     def set_state(
         self,
@@ -175,7 +175,7 @@ class FindingStore:
                 steps; or another active finding holds one of its series, so that it cannot be reopened.
         """
         with self._changing() as connection:
-            return actions.set_state(connection, number, state, Action(by, series, step), reason=reason, until=until)
+            return actions.act(connection, number, state, Action(by, series, step), reason=reason, until=until)
 
     def assign(self, number: int, owner: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
         """Set the owner of a finding, or of some of its series; an empty name removes the owner.
@@ -209,12 +209,12 @@ class FindingStore:
         """
         with self._changing() as connection:
             read.get(connection, number)
-            bisections.put(connection, number, bisection)
+            actions.put_bisection(connection, number, bisection)
 
     def bisections(self, number: int) -> list[StoredBisection]:
         """Return the bisections of a finding, the newest first; none if it does not exist."""
         with self._database.reading() as connection:
-            return bisections.load(connection, number)
+            return actions.load_bisections(connection, number)
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:

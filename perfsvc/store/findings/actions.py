@@ -1,21 +1,131 @@
-"""What a person does to a finding: change its state, assign it, comment on it.
+"""What a person does to a finding, what a comparison of GPUs does, and the bisections of a finding.
 
 An action on only some of a finding's series first splits these series off into a finding of their own.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from statistics import median
 
 from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.errors import UsageError
-from perfsvc.model import FAILURES, Cause, EventKind, Finding, FindingState, Series
-from perfsvc.store.findings.read import ACTIVE, active, get, load_events, put_event, series_rows
+from perfsvc.model import (
+    FAILURES,
+    Bisection,
+    Cause,
+    EventKind,
+    Finding,
+    FindingState,
+    FindingUpdates,
+    Measurement,
+    Series,
+    SlowGpu,
+    StoredBisection,
+    Trial,
+)
+from perfsvc.model.codec import encode
+from perfsvc.store.findings.read import (
+    ACTIVE,
+    active,
+    get,
+    load_events,
+    put_event,
+    put_open_finding,
+    series_rows,
+    set_state,
+)
+from perfsvc.store.schema.column_types import stored
 from perfsvc.store.schema.engine import among, new_id
-from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings, Sightings
+from perfsvc.store.schema.judging_tables import Bisections, Expectations, FindingCases, Findings, Sightings
 from perfsvc.units import some
+
+
+def update_slow_gpus(
+    connection: Connection, run: int, slow: Collection[SlowGpu], fast: Mapping[str, str], now: datetime
+) -> FindingUpdates:
+    """Raise, reopen and resolve the findings about slow GPUs; a repeated call changes nothing.
+
+    Args:
+        connection: a transaction that may change findings.
+        run: the run.
+        slow: the GPUs that are slower than their siblings.
+        fast: the GPUs that are as fast as their siblings, by UUID, each with how that is known.
+        now: the time of the update.
+    """
+    updates: dict[str, list[int]] = defaultdict(list)
+    findings = connection.execute(select(Findings).where(Findings.cause == Cause.SLOW_GPU).order_by(Findings.id)).all()
+    newest = {finding.root_cause.partition(" (")[0]: finding for finding in findings}
+    for gpu in slow:
+        finding = newest.get(gpu.device)
+        if finding is None:
+            updates["raised"].append(_raise(connection, run, gpu, now))
+            continue
+        values = {"root_cause": gpu.text, "last_run_id": max(run, finding.last_run_id or run)}
+        connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
+        if finding.state is FindingState.RESOLVED and (finding.last_run_id or 0) < run:
+            connection.execute(update(Findings).where(Findings.id == finding.id).values(evidence=gpu.evidence))
+            set_state(connection, finding.id, FindingState.OPEN, gpu.evidence, run=run, at=now)
+            updates["reopened"].append(finding.id)
+        elif finding.state in ACTIVE:
+            updates["seen"].append(finding.id)
+    for device, reason in fast.items():
+        finding = newest.get(device)
+        if finding is not None and finding.state is not FindingState.RESOLVED:
+            last = max(run, finding.last_run_id or run)
+            connection.execute(update(Findings).where(Findings.id == finding.id).values(last_run_id=last))
+            set_state(connection, finding.id, FindingState.RESOLVED, reason, run=run, at=now)
+            updates["resolved"].append(finding.id)
+    return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
+
+
+def _raise(connection: Connection, run: int, gpu: SlowGpu, now: datetime) -> int:
+    number = put_open_finding(connection, Cause.SLOW_GPU, gpu.text, gpu.evidence, at=now, run=run)
+    put_event(connection, number, EventKind.RAISED, gpu.evidence, run=run, at=now)
+    return number
+
+
+def put_bisection(connection: Connection, finding: int, bisection: Bisection) -> None:
+    """Add a bisection to a finding that exists; earlier bisections stay."""
+    stored = replace(
+        bisection,
+        proof=bisection.proof and _without_samples(bisection.proof),
+        trials=tuple(map(_without_samples, bisection.trials)),
+    )
+    row = {"finding_id": finding, "answer": encode(stored).decode(), "stored_at": datetime.now(UTC)}
+    new_id(connection, Bisections, row)
+
+
+def load_bisections(connection: Connection, finding: int) -> list[StoredBisection]:
+    """Return the bisections of a finding, the newest first; raise ``DatabaseError`` if one of them is damaged."""
+    query = select(Bisections).where(Bisections.finding_id == finding).order_by(Bisections.id.desc())
+    return [
+        StoredBisection(stored(Bisection, row.answer, f"bisection {row.id} of finding {finding}"), row.stored_at)
+        for row in connection.execute(query)
+    ]
+
+
+def _without_samples(trial: Trial) -> Trial:
+    return replace(trial, baseline=_medians(trial.baseline), candidate=_medians(trial.candidate))
+
+
+def _medians(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """Return measurements with their median as their only sample, and without what nobody reads again."""
+    return tuple(
+        replace(
+            measurement,
+            samples_s=(median(measurement.samples_s),) if measurement.samples_s else (),
+            places_s=(),
+            batches=(),
+            python=None,
+            files={},
+        )
+        for measurement in measurements
+    )
+
 
 _EVENTS: Mapping[FindingState, EventKind] = {
     FindingState.OPEN: EventKind.REOPENED,
@@ -52,7 +162,7 @@ class Action:
     at: datetime = field(default_factory=partial(datetime.now, UTC))
 
 
-def set_state(
+def act(
     connection: Connection, number: int, state: FindingState, action: Action, *, reason: str, until: datetime | None
 ) -> Finding:
     """Set the state of a finding, or of some of its series, which are first split off into a finding of their own.

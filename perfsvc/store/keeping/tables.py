@@ -28,8 +28,7 @@ from perfsvc.store.schema.judging_tables import (
     Pins,
     Sightings,
 )
-from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
-from perfsvc.store.schema.server_tables import AuditEntries, ReceivedRuns, Tokens
+from perfsvc.store.schema.night_tables import AuditEntries, Deliveries, Messages, Nights, ReceivedRuns, Stages, Tokens
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,

@@ -1,17 +1,18 @@
 """All columns of measurements, for analysts: what the tables hold, and what follows from it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
 from perfsvc.store.cases import axes_of, case_of, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
-from perfsvc.store.measurements.filters import RowFilter
+from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
@@ -23,6 +24,39 @@ from perfsvc.store.schema.tables import (
     Runs,
     SeriesRows,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """The measurements that meet all conditions; None means that a condition is not set.
+
+    Attributes:
+        runs: the numbers of runs.
+        cases: the ids of cases, as they were in the run.
+        devices: the UUIDs or models of devices.
+        until: the id of the newest measurement; later ones are left out.
+    """
+
+    runs: Sequence[int] | None = None
+    cases: Collection[str] | None = None
+    devices: Collection[str] | None = None
+    until: int | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the conditions for a query of ``measurements``."""
+        conditions = []
+        if self.runs is not None:
+            conditions.append(among(Measurements.run_id, self.runs))
+        if self.cases is not None:
+            cases = select(Cases.id).where(among(Cases.name, self.cases))
+            conditions.append(Measurements.case_id.in_(cases))
+        if self.devices is not None:
+            named = or_(Devices.uuid.in_(self.devices), Devices.model.in_(self.devices))
+            conditions.append(Measurements.device_id.in_(select(Devices.id).where(named)))
+        if self.until is not None:
+            conditions.append(Measurements.id <= self.until)
+        return conditions
+
 
 _COLUMNS: dict[str, Any] = {
     "run": Runs.id,

@@ -2,7 +2,7 @@
 
 from sqlalchemy import MetaData
 
-from perfsvc.store.schema import code_tables, judging_tables, night_tables, server_tables, tables  # noqa: F401
+from perfsvc.store.schema import code_tables, judging_tables, night_tables, tables  # noqa: F401
 from perfsvc.store.schema.base import METADATA, Base
 
 

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from workbench import Silent
 
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import TIME
 from perfsvc.service.run.run import run
 from perfsvc.store import Store

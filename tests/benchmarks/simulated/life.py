@@ -11,7 +11,7 @@ from simulated.found import answers
 from simulated.planted import Planted
 from simulated.workplace import Stages, Workplace
 
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.model import FindingState
 from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import run

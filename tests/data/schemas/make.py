@@ -19,8 +19,7 @@ from perfsvc import model
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.remote.rows import AuditEntry
 from perfsvc.store.schema.engine import transaction
-from perfsvc.store.schema.night_tables import Deliveries, Messages
-from perfsvc.store.schema.server_tables import ReceivedRuns, Tokens
+from perfsvc.store.schema.night_tables import Deliveries, Messages, ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import Imports
 
 KEY = "5e" * 32  # that of tests/conftest.py

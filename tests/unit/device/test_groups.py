@@ -7,7 +7,7 @@ from perfsvc.device.cpu import CpuDevice
 from perfsvc.device.find import find
 from perfsvc.device.groups import best_group, group
 from perfsvc.model import DeviceInfo
-from perfsvc.service.prepare.groups import with_groups
+from perfsvc.service.prepare.targets import with_groups
 
 GPUS = [DeviceInfo("cuda", f"cuda:GPU-{letter}", f"GPU-{letter}", "H100", "sm_90") for letter in "abcd"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfsvc.judge.comparison import compare
-from perfsvc.judge.mean_ratio import mean_ratio
+from perfsvc.judge.siblings import mean_ratio
 from perfsvc.model import Case, Judgement, Series, Verdict
 
 SERIES = Series(Case("dot", "tree"), "GPU-1", "NVIDIA H100")

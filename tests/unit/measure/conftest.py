@@ -14,7 +14,7 @@ import pytest
 
 from perfsvc.device.find import find
 from perfsvc.measure.host import device_queue, pool
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe

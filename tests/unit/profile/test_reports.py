@@ -9,9 +9,9 @@ import pytest
 from perfsvc.errors import MissingPackageError, ReportError
 from perfsvc.installation import install_command
 from perfsvc.model import Instruction, Profile
+from perfsvc.profile.instructions import tensor_flops
 from perfsvc.profile.metrics import METRICS, OPERATIONS, STALLS, operations
 from perfsvc.profile.reports import read
-from perfsvc.profile.tensor_work import tensor_flops
 from perfsvc.profile.waits import MEANINGS
 
 LENGTH = struct.Struct("<I")

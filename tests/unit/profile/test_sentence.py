@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from perfsvc.model import Explanation, HotLine, Reason, ReasonKind, SourceChange, SourceLine
 from perfsvc.profile.sentence import LONGEST_CODE, sentence
-from perfsvc.profile.source_text import with_source_text
+from perfsvc.profile.source_changes import with_source_text
 
 OLD = """#define N 32
 __global__ void turn(const float* a, float* b) {

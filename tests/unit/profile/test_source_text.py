@@ -1,5 +1,5 @@
 from perfsvc.model import Explanation, HotLine, Instruction, Profile, Reason, ReasonKind, SourceLine
-from perfsvc.profile.source_text import with_source_text, with_stored_names
+from perfsvc.profile.source_changes import with_source_text, with_stored_names
 
 BEFORE = b"__global__ void k(float* a) {\n    int i = threadIdx.x;\n    a[i] = 1;\n}\n"
 AFTER = b"__global__ void k(float* a) {\n\n    int i  =  threadIdx.x;\n\ta[32 * i] = 1;\n}\n"

@@ -17,7 +17,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.export.objects import confirmation_json
-from perfsvc.report.tables.confirmations import confirmations_table, counts
+from perfsvc.report.tables.comparison import confirmations_table, counts
 from tests.unit.report.terminal import show
 
 CASE = Case("dot", "tree", (("n", 1000),))

@@ -1,11 +1,17 @@
 """The words for what differs between the environments of two runs."""
 
 from perfsvc.model import Difference, FullEnvironment
-from perfsvc.report.environment import MOST_DIFFERENCES, difference_lines, heading, value_change
 from perfsvc.report.export.objects import comparison_json
-from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.report.rows import (
+    MOST_DIFFERENCES,
+    ComparedRun,
+    EnvironmentDifferences,
+    difference_lines,
+    heading,
+    value_change,
+)
 from perfsvc.report.tables.comparison import comparison_table
-from perfsvc.report.tables.environment import differences_table, environment_table
+from perfsvc.report.tables.history import differences_table, environment_table
 from tests.unit.report.terminal import show
 
 ECC = Difference("gpu.ecc", "on", "off", ("GPU-1", "GPU-2"))

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.report.tables.grid import Grid
+from perfsvc.report.tables.layout import Grid
 from tests.unit.report import terminal
 
 

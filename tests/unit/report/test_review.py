@@ -9,9 +9,8 @@ from markdown_it import MarkdownIt
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import TIME, Case, Cause, Judgement, Series, Verdict
-from perfsvc.report.export.code_quality import review_code_quality
 from perfsvc.report.export.github import check_run_annotations, marker, summary, workflow_commands
-from perfsvc.report.export.sarif import review_sarif
+from perfsvc.report.export.sarif import review_code_quality, review_sarif
 from perfsvc.report.review import LOCAL, Remark, Review, SourceLocation, comparison_review, kernel_line
 from perfsvc.report.rows import ComparedRun
 from perfsvc.text import json_text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.utils import htmlsafe_json_dumps
 
-from perfsvc.report.pages.numbers import drawn_samples, rounded
+from perfsvc.report.pages.details import drawn_samples, rounded
 from perfsvc.report.pages.render import _script_data
 from perfsvc.report.pages.spark import EDGE, HEIGHT, LEAST_RANGE, MOST_VALUES, WIDTH, spark
 from perfsvc.text import json_of_numbers

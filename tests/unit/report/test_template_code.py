@@ -7,7 +7,7 @@ import pytest
 from jinja2 import DictLoader, Environment
 from jinja2.bccache import bc_magic
 
-from perfsvc.report.template_code import TemplateCode
+from perfsvc.report.pages.render import TemplateCode
 
 
 @pytest.fixture(autouse=True)

@@ -45,10 +45,8 @@ from perfsvc.report.tables.findings import finding_table, findings_table
 from perfsvc.report.tables.run import run_table
 from perfsvc.service.compare.compare import compare, judge_run
 from perfsvc.service.confirm.confirm import with_causes
-from perfsvc.service.dashboard.benchmark_results import newest_results
-from perfsvc.service.dashboard.build import comparison
-from perfsvc.service.dashboard.details import FindingDetailsReader
-from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.dashboard.build import comparison, newest_results
+from perfsvc.service.dashboard.details import FindingDetailsReader, FindingPictures
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.notify import words

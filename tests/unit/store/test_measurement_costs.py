@@ -8,7 +8,7 @@ import pytest
 
 from perfsvc.model import CacheState, CheckedKernel, CheckVerdict, Noise, StaticFacts, Status, Verdict
 from perfsvc.store import CaseCost, RunState
-from perfsvc.store.measurements.costs import NEWEST
+from perfsvc.store.measurements import NEWEST
 from tests.unit.store.conftest import ON_BOTH
 
 GPUS = ("GPU-1", "GPU-2")

@@ -15,8 +15,7 @@ from sqlalchemy import insert, select
 from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.model import Case, FindingState, Verdict
 from perfsvc.service.sync import sync
-from perfsvc.service.transfer.body import written
-from perfsvc.service.transfer.receive import receive
+from perfsvc.service.transfer.body import receive, written
 from perfsvc.store import RunState, Store
 from perfsvc.store.keeping import tables
 from perfsvc.store.keeping.sync import SyncAction

@@ -4,7 +4,7 @@ import ctypes
 
 from perfsvc.model import BufferArg, ScalarArg
 from perfsvc.suite import f32, f64, i32, i64, pointer, struct
-from perfsvc.suite.structs import struct_arg
+from perfsvc.suite.signatures import struct_arg
 
 INT, LONG, FLOAT, DOUBLE, POINTER = ctypes.c_int, ctypes.c_longlong, ctypes.c_float, ctypes.c_double, ctypes.c_void_p
 

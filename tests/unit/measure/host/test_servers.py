@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.measure.host.servers import worker_servers
+from perfsvc.measure.host.pool import worker_servers
 from perfsvc.measure.host.worker_handle import WorkerHandle
 from perfsvc.process import fork_server
 from perfsvc.process.fork_servers import ForkServer

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from perfsvc.measure.worker.cuda_libraries import cuda_libraries
+from perfsvc.measure.worker.main import cuda_libraries
 from perfsvc.model import Package
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="makes shared objects with gcc")

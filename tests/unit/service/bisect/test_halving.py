@@ -3,7 +3,7 @@
 import math
 import random
 
-from perfsvc.service.bisect.halving import CommitState, narrow
+from perfsvc.service.bisect.search import CommitState, narrow
 
 GOOD, BAD, SKIPPED = CommitState
 

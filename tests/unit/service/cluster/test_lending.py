@@ -11,8 +11,7 @@ from perfsvc import __version__
 from perfsvc.errors import InfrastructureError, MissingPackageError, NoDeviceError, UsageError
 from perfsvc.model import DeviceInfo, codec
 from perfsvc.service.cluster import lending
-from perfsvc.service.cluster.messages import Facts
-from perfsvc.service.cluster.protocol import LostError
+from perfsvc.service.cluster.messages import Facts, LostError
 
 RAY = "ray://127.0.0.1:1"
 

@@ -12,8 +12,7 @@ from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS
 from perfsvc.model import CacheState, Case, DeviceInfo, Kind, Measurement, ReplayRecord, Status, Tolerance, codec
 from perfsvc.service.cluster.measure import MOST_MOVES, measure
-from perfsvc.service.cluster.messages import AgentNews, Ended, PlanShare, packet
-from perfsvc.service.cluster.protocol import LostError
+from perfsvc.service.cluster.messages import AgentNews, Ended, LostError, PlanShare, packet
 
 NAMES = ("a", "b", "c")
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from perfsvc.service.cluster import ray_cluster
-from perfsvc.service.cluster.protocol import SILENT_AGENT_S, LostError
+from perfsvc.service.cluster.messages import SILENT_AGENT_S, LostError
 from perfsvc.service.cluster.ray_cluster import RayGpu
 
 

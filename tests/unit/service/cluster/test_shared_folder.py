@@ -11,10 +11,9 @@ import pytest
 
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import digest
-from perfsvc.service.cluster import limits, shared_folder
-from perfsvc.service.cluster.limits import FolderCalls, within
+from perfsvc.service.cluster import shared_folder
 from perfsvc.service.cluster.run_folder import make_run_folder
-from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
+from perfsvc.service.cluster.shared_folder import BlobFolder, FolderCalls, Inbox, Outbox, create, within
 
 MESSAGES = [b"one", b"", b"three" * 100, bytes(40), b"five"]
 
@@ -103,7 +102,8 @@ def test_blobs_are_written_once_and_checked(tmp_path):
 @pytest.mark.slow
 def test_the_folder_of_a_killed_command_is_removed_by_the_next(tmp_path):
     program = (
-        "import sys, time; from pathlib import Path; from perfsvc.service.cluster.run_folder import make_run_folder; "
+        "import sys, time; from pathlib import Path; "
+        "from perfsvc.service.cluster.shared_folder import make_run_folder; "
         "print(make_run_folder(Path(sys.argv[1])), flush=True); time.sleep(1000)"
     )
     with subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, text=True) as command:
@@ -150,8 +150,8 @@ def blocking(tmp_path):
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
     """Calls to a folder, and the messages about it."""
-    monkeypatch.setattr(limits, "REPORT_S", 0.1)
-    monkeypatch.setattr(limits, "FOLDER_S", 0.3)
+    monkeypatch.setattr(shared_folder, "REPORT_S", 0.1)
+    monkeypatch.setattr(shared_folder, "FOLDER_S", 0.3)
     messages = []
     return FolderCalls(tmp_path / "shared", messages.append), messages
 
@@ -204,7 +204,7 @@ def test_the_end_of_a_process_does_not_wait_for_a_late_call(tmp_path):
     text = f"""
 from pathlib import Path
 from perfsvc.errors import InfrastructureError
-from perfsvc.service.cluster.limits import within
+from perfsvc.service.cluster.shared_folder import within
 within(0.1, Path({str(tmp_path / "pipe")!r}).read_bytes, InfrastructureError("late"))
 """
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=20, check=False)

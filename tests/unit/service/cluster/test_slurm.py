@@ -12,11 +12,9 @@ import pytest
 from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import codec
-from perfsvc.service.cluster import protocol, shared_folder, slurm_agent, slurm_cluster, slurm_jobs
-from perfsvc.service.cluster.limits import FolderCalls
-from perfsvc.service.cluster.messages import AgentOrder, AgentReply
-from perfsvc.service.cluster.protocol import LostError
-from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
+from perfsvc.service.cluster import messages, shared_folder, slurm_agent, slurm_cluster, slurm_jobs
+from perfsvc.service.cluster.messages import AgentOrder, AgentReply, LostError
+from perfsvc.service.cluster.shared_folder import BlobFolder, FolderCalls, Inbox, Outbox, create
 from perfsvc.service.cluster.slurm_cluster import SlurmGpu, parameters
 from perfsvc.service.cluster.slurm_jobs import JobQueue
 
@@ -206,10 +204,10 @@ def test_a_silent_agent_is_lost_for_ever_and_its_job_cancelled(gpu, queue, tmp_p
     assert gpu.facts() == b"facts"
     queue.printed = printed
     for _ in range(3):  # an agent that measures a long case sends nothing, and lives
-        later(protocol.SILENT_AGENT_S - 10)
+        later(messages.SILENT_AGENT_S - 10)
         replies.show_life()
         assert gpu.take() == []
-    later(protocol.SILENT_AGENT_S + 10)
+    later(messages.SILENT_AGENT_S + 10)
     with pytest.raises(LostError, match="its agent has given no sign of life for 5m"):
         gpu.take()
     queue.printed = ""
@@ -225,10 +223,10 @@ def test_a_job_that_waits_is_not_silent_and_one_that_runs_without_an_agent_is(gp
     queue.printed = "7|PENDING|Priority|"
     for _ in range(3):
         assert gpu.facts() is None
-        later(10 * protocol.SILENT_AGENT_S)
+        later(10 * messages.SILENT_AGENT_S)
     queue.printed = "7|RUNNING|None|node3"
     assert gpu.facts() is None
-    later(protocol.SILENT_AGENT_S + 10)
+    later(messages.SILENT_AGENT_S + 10)
     with pytest.raises(LostError, match="no sign of life for 5m"):
         gpu.facts()
 
@@ -242,7 +240,7 @@ def test_the_parts_of_the_environment_may_come_late(gpu, queue, tmp_path, later,
     waits = []
 
     def wait(_):
-        later(protocol.SILENT_AGENT_S - 50)  # longer than an answer took at most once
+        later(messages.SILENT_AGENT_S - 50)  # longer than an answer took at most once
         waits.append(replies.show_life())
         if len(waits) == 3:
             replies.send([codec.encode(AgentReply(parts=b"parts"))])
@@ -255,7 +253,7 @@ def test_parts_of_a_silent_agent_are_not_awaited_for_ever(gpu, queue, later, mon
     queue.printed = "7|RUNNING|None|node3"
     Outbox(tmp_path / "replies").send([codec.encode(AgentReply(facts=b"facts"))])
     gpu.facts()
-    monkeypatch.setattr(slurm_cluster.time, "sleep", lambda _: later(protocol.SILENT_AGENT_S / 2))
+    monkeypatch.setattr(slurm_cluster.time, "sleep", lambda _: later(messages.SILENT_AGENT_S / 2))
     with pytest.raises(LostError, match="no sign of life"):
         gpu.parts(b"device", {})
 

@@ -13,7 +13,7 @@ import pytest
 
 from perfsvc.config.settings import SlurmSettings
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
-from perfsvc.service.cluster import limits, slurm_cluster, slurm_jobs
+from perfsvc.service.cluster import shared_folder, slurm_cluster, slurm_jobs
 from perfsvc.service.cluster.lending import lent
 from perfsvc.service.cluster.slurm_cluster import SlurmCluster
 from tests.slurm_stand_in import slurm_stand_in
@@ -151,7 +151,7 @@ def test_a_scancel_that_hangs_delays_no_gpu_and_the_end_only_once(slurm, tmp_pat
 
 
 def test_a_folder_that_does_not_answer_at_the_start_is_named(slurm, tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "FOLDER_S", 0.5)
+    monkeypatch.setattr(shared_folder, "FOLDER_S", 0.5)
     monkeypatch.setattr(slurm_cluster, "make_run_folder", lambda _: time.sleep(1.0))
     with pytest.raises(InfrastructureError, match=r"shared has not answered for 0\.5s"):
         cluster_in(tmp_path / "shared")

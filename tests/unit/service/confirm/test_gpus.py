@@ -28,8 +28,7 @@ from perfsvc.model import (
 )
 from perfsvc.process.shared_memory import share
 from perfsvc.service.confirm.conclude import relevant_change
-from perfsvc.service.confirm.confirm import with_causes
-from perfsvc.service.confirm.gpus import Group, groups_of
+from perfsvc.service.confirm.confirm import Group, groups_of, with_causes
 from perfsvc.service.confirm.pairs import PairResults, Sides
 
 

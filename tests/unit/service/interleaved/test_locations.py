@@ -6,7 +6,7 @@ import pytest
 
 from perfsvc.model import Call, Launch, Memset, PackageCall, ProgramFile, RunProgram, Unit
 from perfsvc.report.review import SourceLocation
-from perfsvc.service.interleaved.locations import source_location
+from perfsvc.service.interleaved.compare import source_location
 
 
 @pytest.fixture

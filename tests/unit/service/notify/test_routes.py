@@ -17,7 +17,7 @@ from perfsvc.model import (
     Series,
 )
 from perfsvc.service.notify.news import ExtendedFinding, News, _most_important, _news
-from perfsvc.service.notify.routes import news_by_target, news_for
+from perfsvc.service.notify.notify import news_by_target, news_for
 from perfsvc.service.notify.weekly import Reminder
 from perfsvc.store import NightRow, RunState, StageRow, StageState
 

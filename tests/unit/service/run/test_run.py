@@ -21,8 +21,7 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.prepare.sampling import CPU_SAMPLING, GPU_SAMPLING
-from perfsvc.service.prepare.targets import Target
+from perfsvc.service.prepare.targets import CPU_SAMPLING, GPU_SAMPLING, Target
 from perfsvc.service.run.measure import environment, sampling
 from perfsvc.service.run.record import _sources
 from perfsvc.service.run.request import RunRequest
