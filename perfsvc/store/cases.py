@@ -17,6 +17,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Select,
     UniqueConstraint,
+    and_,
     delete,
     exists,
     func,
@@ -44,6 +45,14 @@ from perfsvc.store.schema.tables import Cases, Devices, FormerNames, Levels, Mea
 
 CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 """The columns from which ``case_of`` makes a case."""
+
+TIME_OF_MEASUREMENT = and_(
+    SeriesRows.case_id == Measurements.case_id,
+    SeriesRows.device_id == Measurements.device_id,
+    SeriesRows.cache == Measurements.cache,
+    SeriesRows.metric == TIME,
+)
+"""Joins a measurement with the series of its time; a run that has not ended may have measurements without one."""
 
 NAMES_AT_ONCE = 500
 """How many cases a statement looks up by their names, each of which takes four parameters."""
@@ -323,27 +332,6 @@ def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> 
 def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int, case: int) -> str:
     """Return why a case is excluded in a run, from the result of ``reasons_of_exclusion``; empty if it is judged."""
     return reasons.get((run, None)) or reasons.get((run, case), "")
-
-
-class Names:
-    """Makes series from database ids; it holds the names of cases, and all devices.
-
-    Args:
-        connection: a transaction.
-        ids: the ids of the cases that are needed; None for all cases.
-    """
-
-    def __init__(self, connection: Connection, ids: Collection[int] | None = None) -> None:
-        query = select(Cases.id, *CASE_COLUMNS)
-        if ids is not None:
-            query = query.where(among(Cases.id, ids))
-        self._cases = {number: case_of(*name) for number, *name in connection.execute(query)}
-        devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
-        self._devices = {number: (uuid, model) for number, uuid, model in devices}
-
-    def series(self, case: int, device: int, metric: str, cache: CacheState) -> Series:
-        """Return a series by the ids of its case and its device."""
-        return Series(self._cases[case], *self._devices[device], metric, cache)
 
 
 def with_case(table: type[Base]) -> Select[Any]:

@@ -12,7 +12,7 @@ from perfsvc.model import MAX_ERROR, TIME, CacheState, Case, Level, Series, Stat
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
     CASE_COLUMNS,
-    Names,
+    TIME_OF_MEASUREMENT,
     case_ids,
     case_of,
     id_of_name,
@@ -34,9 +34,6 @@ from perfsvc.store.schema.tables import (
     Runs,
     SeriesRows,
 )
-
-_SERIES_KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
-"""The columns of ``CaseIds``."""
 
 
 class SeriesStore:
@@ -229,32 +226,28 @@ class SeriesStore:
         Samples that are excluded from judging are left out. With ``cases``, only the series of these cases are
         returned.
         """
-        query = _measured(runs, Measurements.samples).where(
-            Measurements.samples.is_not(None),
-            Measurements.status == Status.OK,
-            judged(Measurements.run_id, Measurements.case_id),
+        query = (
+            select(SeriesRows.id, Measurements.run_id, Measurements.samples)
+            .join(SeriesRows, TIME_OF_MEASUREMENT)
+            .where(among(Measurements.run_id, runs), Measurements.samples.is_not(None))
+            .where(Measurements.status == Status.OK, judged(Measurements.run_id, Measurements.case_id))
+            .order_by(Measurements.run_id, SeriesRows.id, Measurements.replica)
         )
-        samples: dict[tuple[Any, ...], tuple[Series, dict[int, tuple[NDArray[np.float32], ...]]]] = {}
+        found: dict[int, dict[int, tuple[NDArray[np.float32], ...]]] = defaultdict(dict)
         with self._database.reading() as connection:
-            ids = None
+            where = [SeriesRows.metric == TIME]
             if cases is not None:
                 ids = set(ids_of(connection, cases).values())
+                where.append(among(SeriesRows.case_id, ids))
                 query = query.where(among(Measurements.case_id, ids))
-            names = Names(connection, ids)
-            # By ids, and as plain tuples: two weeks of nights have tens of thousands of rows, and series are slow keys.
-            for run, case, device, cache, blob in map(tuple, connection.execute(query)):
-                key = case, device, cache
-                if key not in samples:
-                    samples[key] = names.series(case, device, TIME, cache), {}
-                series, of_runs = samples[key]
-                replica = readable_samples(blob, series.case)
+            series = load_series(connection, *where)
+            # As plain tuples, and by numbers: two weeks of nights have tens of thousands of rows.
+            rows: Iterable[Any] = map(tuple, connection.execute(query))
+            for number, run, blob in rows:
+                replica = readable_samples(blob, series[number].case)
                 if replica is not None:
-                    of_runs[run] = (*of_runs.get(run, ()), replica)
-        return {
-            series: of_runs
-            for series, of_runs in samples.values()
-            if of_runs and (cases is None or series.case in cases)
-        }
+                    found[number][run] = (*found[number].get(run, ()), replica)
+        return {series[number]: of_runs for number, of_runs in found.items()}
 
 
 def _shown(series: Mapping[int, Series], errors: Container[Series]) -> dict[int, Series]:
@@ -268,28 +261,6 @@ def _histories(
     """Return the histories of some series over some runs."""
     where = (among(Levels.run_id, runs), among(Levels.series_id, series))
     return read_levels(connection, *where, only_numbers=only_numbers).histories(series)
-
-
-# --- histories -------------------------------------------------------------------------------------------------------
-
-
-def _measured(runs: Collection[int], *columns: Any) -> Any:
-    """Return a query of measurements, oldest run first: run, case, device, cache state, ``columns``."""
-    return (
-        select(
-            Measurements.run_id,
-            Measurements.case_id,
-            Measurements.device_id,
-            Measurements.cache,
-            *columns,
-        )
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Devices, Devices.id == Measurements.device_id)  # leaves a row with a damaged device out
-        .where(among(Measurements.run_id, runs))
-        .order_by(
-            Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache, Measurements.replica
-        )
-    )
 
 
 def _runs_until(connection: Connection, run: int, last: int) -> list[int]:

@@ -118,7 +118,8 @@ def test_a_slower_kernel_is_confirmed_explained_and_bisected(workplace):
         (workplace.folder / "NOTES").write_text(f"commit {place}\n", encoding="utf-8")
         workplace.commit(f"commit {place}")
     printed = workplace.run("--select", "softmax/triton", "--confirm", "--profile", "--limit", "300", codes=(1,))
-    assert workplace.rows("select cause from confirmations where metric = 'time'") == [("kernel",)], printed
+    measured = "select cause from confirmations join series on series.id = series_id where metric = 'time'"
+    assert workplace.rows(measured) == [("kernel",)], printed
     explained = workplace.rows("select sentence from explanations")
     assert explained, (printed, workplace.rows("select reason from profiles"))
     command = ["bisect", CASE, "--good", "HEAD~4", "--device", workplace.device, "--suite", "kernels"]

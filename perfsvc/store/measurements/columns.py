@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
-from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
-from perfsvc.store.cases import axes_of, case_of, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.model import MEMORY, CacheState, Peak, Rates, peak_of_case, plausible
+from perfsvc.store.cases import TIME_OF_MEASUREMENT, axes_of, case_of, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.tables import (
@@ -131,12 +131,6 @@ _OF_VERDICT = (
     *("verdict", "verdict_reason", "ratio", "ratio_low", "ratio_high"),
     *("baseline_run", "baseline_runs", "noise_between_nights", "cause"),
 )
-_TIME_OF_CASE = and_(
-    SeriesRows.case_id == Measurements.case_id,
-    SeriesRows.device_id == Measurements.device_id,
-    SeriesRows.cache == Measurements.cache,
-    SeriesRows.metric == TIME,
-)
 _SAME_LEVEL = and_(Levels.run_id == Measurements.run_id, Levels.series_id == SeriesRows.id)
 _STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_per_s")
 """The columns that decide which measured peaks a GPU has."""
@@ -160,7 +154,7 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Environments, Environments.id == Measurements.environment_id)
-        .outerjoin(SeriesRows, _TIME_OF_CASE)
+        .outerjoin(SeriesRows, TIME_OF_MEASUREMENT)
         .outerjoin(Levels, _SAME_LEVEL)
         .outerjoin(Peaks, _SAME_PEAK)
         .where(*where)

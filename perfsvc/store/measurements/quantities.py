@@ -1,6 +1,6 @@
 """What runs measured of cases besides times: errors, work and static facts, for the history of a series."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -9,21 +9,19 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 from sqlalchemy import case as sql_case
 
-from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
-from perfsvc.store.cases import Names, ids_of
+from perfsvc.model import PRECISIONS, Case, Series, Status
+from perfsvc.store.cases import TIME_OF_MEASUREMENT, ids_of, load_series
 from perfsvc.store.levels import ROWS_AT_ONCE
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.tables import Devices, Environments, Measurements, Runs
+from perfsvc.store.schema.tables import Devices, Environments, Measurements, Runs, SeriesRows
 
 _Facts = tuple[int, int]
 """Registers of a thread, and bytes that are spilled."""
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
-
-_STATES = tuple(CacheState)
 
 
 def load_quantities(
@@ -41,19 +39,19 @@ def load_quantities(
             parts = [np.empty((0, len(query.selected_columns)))]
             while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
                 parts.append(np.array(rows, np.float64))
-        return _by_series(connection, np.concatenate(parts).T, Names(connection, ids))
+        of_cases = [] if ids is None else [among(SeriesRows.case_id, ids)]
+        return _by_series(connection, np.concatenate(parts).T, load_series(connection, *of_cases))
 
 
 def _query(runs: Collection[int]) -> Select[Any]:
     """Return the query of what each run measured of each case on each device."""
-    state: dict[Any, ColumnElement[int]] = {state: literal_column(str(at)) for at, state in enumerate(_STATES)}
     precision: dict[Any, ColumnElement[int]] = {name: literal_column(str(at)) for at, name in enumerate(PRECISIONS)}
     return (
         select(
             Measurements.run_id,
             Measurements.case_id,
             Measurements.device_id,
-            sql_case(state, value=Measurements.cache),
+            SeriesRows.id,
             func.max(Measurements.environment_id),
             func.max(Measurements.max_error),
             func.max(Measurements.read_bytes + Measurements.written_bytes),
@@ -61,24 +59,23 @@ def _query(runs: Collection[int]) -> Select[Any]:
             sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")),
             func.max(Measurements.link_bytes),
         )
+        .join(SeriesRows, TIME_OF_MEASUREMENT)
         .where(among(Measurements.run_id, runs))
-        .group_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
+        .group_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, SeriesRows.id)
         .having(func.count().filter(Measurements.status != Status.OK) == 0)
     )
 
 
-def _by_series(connection: Connection, columns: _Floats, names: Names) -> dict[Series, CaseQuantities]:
+def _by_series(connection: Connection, columns: _Floats, series: Mapping[int, Series]) -> dict[Series, CaseQuantities]:
     """Return the quantities of each case that the columns of ``_query`` hold."""
-    in_order = np.lexsort((columns[0], columns[3], columns[2], columns[1]))
-    run, case, device, cache, environment = columns[:5, in_order].astype(np.int64)
+    in_order = np.lexsort((columns[0], columns[3]))
+    run, case, device, number, environment = columns[:5, in_order].astype(np.int64)
     error, moved, flops, precisions, link = columns[5:, in_order]
     facts = _facts_of_rows(connection, run, case, device, environment)
-    is_new = np.diff(np.stack([case, device, cache]), prepend=-1).any(axis=0)
     quantities: dict[Series, CaseQuantities] = {}
-    for begin, end in pairwise([*np.flatnonzero(is_new).tolist(), run.size]):
-        series = names.series(int(case[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
+    for begin, end in pairwise([*np.flatnonzero(np.diff(number, prepend=-1)).tolist(), run.size]):
         at = slice(begin, end)
-        quantities[series] = CaseQuantities(
+        quantities[series[int(number[begin])]] = CaseQuantities(
             run[at],
             error[at],
             moved[at],
