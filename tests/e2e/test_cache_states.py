@@ -12,9 +12,9 @@ def test_a_case_in_both_cache_states_has_two_series(perfsvc):
         [BOTH, "warm"],
     ]
     assert "run 2: 4 ok; 0 regressions, 0 improvements, 4 unchanged" in out
-    for table in ("noise", "verdicts"):
-        query = f"select cache, count(*) from {table} where run_id = 2 group by cache order by cache"  # noqa: S608 - ours
-        assert perfsvc.rows(query) == [("cold", 2), ("warm", 2)]
+    judged = "select cache, count(noise_within), count(verdict) from levels join series on series.id = series_id"
+    rows = perfsvc.rows(f"{judged} where run_id = 2 and metric = 'time' group by cache order by cache")
+    assert rows == [("cold", 2, 2), ("warm", 2, 2)]
     ended = perfsvc("report", "--summary", "--format", "json", code=0)
     caches = [(row["variant"], row["cache"], row["replicas"]) for row in ended.json]
     assert caches == [("both", "cold", 3), ("both", "warm", 3), ("hot", "warm", 3), ("usual", "cold", 3)]
