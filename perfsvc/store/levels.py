@@ -36,8 +36,9 @@ from perfsvc.store.cases import (
     series_ids,
 )
 from perfsvc.store.rows import SeriesHistory
-from perfsvc.store.schema.column_types import number, readable_samples
+from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import among
+from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Levels, Measurements, Metrics, SeriesRows
 
 _VALUE = np.dtype("<f8")

@@ -23,8 +23,8 @@ from perfsvc.store.cases import (
 from perfsvc.store.levels import levels_of, levels_of_runs, read_levels, write_levels
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.schema.column_types import readable_samples
 from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,

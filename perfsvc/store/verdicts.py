@@ -31,9 +31,10 @@ from perfsvc.store.cases import (
 from perfsvc.store.levels import VERDICT, note_exclusions, replicas_in
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number, pack, readable_samples
+from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
+from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows
 
 _SIDES = ("baseline", "candidate")

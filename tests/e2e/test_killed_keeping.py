@@ -16,9 +16,9 @@ from perfsvc.store import Store
 from perfsvc.store.cases import case_ids, device_id
 from perfsvc.store.devices import put_device
 from perfsvc.store.runs import run_row
-from perfsvc.store.schema.column_types import pack
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.environments import environment_id
+from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Measurements, Runs
 
 RUNS, CASES, KILLS = 30, 100, 2
@@ -57,6 +57,8 @@ def source(tmp_path):
             run = new_id(connection, Runs, run_row(provenance, RunState.FINISHED) | {"finished_at": at})
             rows = [{**MEASURED, **shared, "run_id": run, "case_id": case, "measured_at": at} for case in cases]
             connection.execute(insert(Measurements), rows)
+    with Store.open(path) as store:
+        store.series.rebuild()
     return path
 
 

@@ -25,9 +25,10 @@ from perfsvc.store.keeping.tables import Table
 from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.schema.all_tables import all_tables
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
-from perfsvc.store.schema.column_types import DAMAGED, Utc, Word, unpack_array
+from perfsvc.store.schema.column_types import Utc, Word
 from perfsvc.store.schema.engine import SQLITE
 from perfsvc.store.schema.judging_tables import ConfirmationRuns
+from perfsvc.store.schema.samples import DAMAGED, unpack_array
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,

@@ -28,9 +28,10 @@ from perfsvc.store.measurements.columns import RowFilter, columns_of, further_of
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import number, pack, readable_samples
+from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, new_ids
 from perfsvc.store.schema.environments import environment_id
+from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, Metrics, Runs, SeriesRows
 
 NEWEST = 30

@@ -16,7 +16,8 @@ import numpy as np
 from sqlalchemy import Connection, select
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown
-from perfsvc.store.schema.column_types import DAMAGED, FreeText, decompressed, number, report_damaged
+from perfsvc.store.schema.column_types import FreeText, number, report_damaged
+from perfsvc.store.schema.samples import DAMAGED, decompressed
 from perfsvc.store.schema.tables import Cases, Devices, Measurements
 
 USUAL: Final[tuple[Any, ...]] = (0, 0, None, None, None, None, True, True, "", (), 0, (), ())

@@ -19,9 +19,10 @@ from perfsvc.store.devices import DeviceStore
 from perfsvc.store.measurements.batches import unpack_batches
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
 from perfsvc.store.runs import ENDED, RunStore
-from perfsvc.store.schema.column_types import DAMAGED, damaged, unpack
+from perfsvc.store.schema.column_types import damaged
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
+from perfsvc.store.schema.samples import DAMAGED, unpack
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,

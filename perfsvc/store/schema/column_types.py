@@ -1,17 +1,15 @@
-"""Column types that mean the same on SQLite and PostgreSQL, and how samples are packed."""
+"""Column types that mean the same on SQLite and PostgreSQL."""
 
 import json
 import logging
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Dialect, Double, String, Text
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeDecorator
@@ -152,44 +150,3 @@ class Word(TypeDecorator[StrEnum]):
 def number(value: float | None) -> float | None:
     """Return a number as it is stored, NaN as None: SQLite stores NaN as NULL, so PostgreSQL gets NULL too."""
     return None if value is None or math.isnan(value) else float(value)
-
-
-_DTYPE = np.dtype("<f4")
-DAMAGED: Final = (zlib.error, ValueError, TypeError, OverflowError, RecursionError)
-"""What unpacking a damaged blob of samples or of batches raises."""
-
-MOST_SAMPLES = 1 << 25
-"""More samples than the message of a worker can hold; a forged blob of a few MB could otherwise fill the memory."""
-
-
-def pack(samples: Sequence[float]) -> bytes:
-    """Return samples in seconds as a blob."""
-    return zlib.compress(np.asarray(samples, _DTYPE).tobytes())
-
-
-def unpack(blob: bytes) -> tuple[float, ...]:
-    """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
-    return tuple(unpack_array(blob).tolist())
-
-
-def unpack_array(blob: bytes) -> NDArray[np.float32]:
-    """Return the samples of a blob as an array, shape (samples,); raises what ``unpack`` raises."""
-    return np.frombuffer(decompressed(blob), _DTYPE)
-
-
-def readable_samples(blob: bytes, case: object) -> NDArray[np.float32] | None:
-    """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
-    try:
-        return unpack_array(blob)
-    except DAMAGED:
-        report_damaged(f"a blob of samples of {case}")
-        return None
-
-
-def decompressed(blob: bytes) -> bytes:
-    """Return the content of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
-    stream = zlib.decompressobj()
-    content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
-    if not stream.eof:
-        raise ValueError("the blob ends early, or holds too many samples")
-    return content

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from perfsvc.model import Batch, CacheState, Conditions, Slowdown, Status
 from perfsvc.store.measurements.batches import batch_summary, pack_batches, unpack_batches
-from perfsvc.store.schema.column_types import DAMAGED, report_damaged
+from perfsvc.store.schema.column_types import report_damaged
+from perfsvc.store.schema.samples import DAMAGED
 from tests.unit.store.conftest import ON_BOTH
 
 CALM = Conditions(sm_clock_hz=1.5e9, memory_clock_hz=2.5e9, temperature_c=40.0, power_w=300.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perfsvc import judge
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Level, Status
-from perfsvc.store.schema.column_types import pack, unpack
+from perfsvc.store.schema.samples import pack, unpack
 from tests.unit.store.conftest import ON_BOTH
 
 
@@ -28,7 +28,7 @@ def test_samples_are_read_as_float32(samples):
 
 
 def test_a_blob_with_more_samples_than_a_worker_can_send_is_damaged(monkeypatch):
-    monkeypatch.setattr("perfsvc.store.schema.column_types.MOST_SAMPLES", 1000)
+    monkeypatch.setattr("perfsvc.store.schema.samples.MOST_SAMPLES", 1000)
     assert len(unpack(pack([0.0] * 1000))) == 1000
     for blob in (pack([0.0] * 1001), pack([0.0] * 1000)[:-5]):
         with pytest.raises(ValueError, match="too many samples"):
