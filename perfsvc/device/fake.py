@@ -62,7 +62,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.device.cpu import HostGraph
+from perfsvc.device.host_graph import HostGraph
 from perfsvc.device.memory import HostDevice, array_bytes
 from perfsvc.device.protocol import Graph, GraphStep
 from perfsvc.errors import LaunchError, NoDeviceError

@@ -153,7 +153,7 @@ def _joined(infos: Sequence[DeviceInfo]) -> list[DeviceInfo]:
 def interconnect_of(kind: str) -> groups.Interconnect:
     """Return the function that returns what connects two devices of a kind; only GPUs have a connection."""
     if kind == "cuda":
-        from perfsvc.device.groups import interconnect
+        from perfsvc.device.links import interconnect
 
         return interconnect
     return lambda _first, _second: ""

@@ -1,15 +1,13 @@
 """Groups: several GPUs of one model that a case uses at once, as one device."""
 
-import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
 from perfsvc.device.protocol import Device, Reduction
-from perfsvc.device.telemetry import ask, handles
 from perfsvc.model import JOINS_GPUS, DeviceInfo
 
 T = TypeVar("T")
@@ -90,24 +88,3 @@ class OneDevice:
     ) -> None:
         """Copy the only array."""
         self.copy(targets[0], sources[0], count * np.dtype(dtype).itemsize)
-
-
-def interconnect(first: str, second: str) -> str:
-    """Return what connects two GPUs (``perfsvc.device.groups.INTERCONNECTS``); empty if NVML does not report it.
-
-    NVML reports for each pair of GPUs whether one can read the memory of the other, and whether by NVLink, with or
-    without a switch.
-    """
-
-    def connection(nvml: Any) -> str:
-        gpus = [handles(nvml, uuid)[1] for uuid in (first, second)]
-
-        def is_ok(capability: int) -> bool:
-            return int(nvml.nvmlDeviceGetP2PStatus(*gpus, capability)) == int(nvml.NVML_P2P_STATUS_OK)
-
-        with contextlib.suppress(nvml.NVMLError):  # a GPU without NVLink
-            if is_ok(nvml.NVML_P2P_CAPS_INDEX_NVLINK):
-                return NVLINK
-        return PCIE if is_ok(nvml.NVML_P2P_CAPS_INDEX_READ) else HOST_MEMORY
-
-    return ask(connection, otherwise="")

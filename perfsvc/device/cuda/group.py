@@ -10,7 +10,7 @@ from typing import Literal
 from perfsvc.device import groups
 from perfsvc.device.cuda import listing, peers
 from perfsvc.device.cuda.device import CudaDevice
-from perfsvc.device.groups import interconnect
+from perfsvc.device.links import interconnect
 from perfsvc.device.protocol import Reduction
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.installation import nccl_command, nccl_library

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from perfsvc.device.cpu import HostGraph
+from perfsvc.device.host_graph import HostGraph
 from perfsvc.errors import LaunchError
 from perfsvc.measure.protocol.messages import CaseJob, Sampling
 from perfsvc.measure.worker.main import measure
