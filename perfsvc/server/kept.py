@@ -80,15 +80,20 @@ class _Kept:
     began: float
 
     @property
+    def has_failed(self) -> bool:
+        """Whether making the answer failed; only for one that is made."""
+        return self.answer.cancelled() or self.answer.exception() is not None
+
+    @property
     def size(self) -> int:
         """The bytes of an answer that is made; 0 if making it failed."""
-        return 0 if self.answer.cancelled() or self.answer.exception() else self.answer.result().size
+        return 0 if self.has_failed else self.answer.result().size
 
     def is_right(self, state: State, *, busy: bool) -> bool:
         """Return whether a reader who found the database in a state may have the answer."""
         if not self.answer.done():
             return self.state.changes == state.changes
-        if self.answer.cancelled() or self.answer.exception():
+        if self.has_failed:
             return False
         is_young = self.state.changes == state.changes and time.monotonic() - self.began < OLDEST_S
         return self.state == state or (busy and is_young)
@@ -147,22 +152,27 @@ class KeptAnswers:
         return await asyncio.get_running_loop().run_in_executor(self._threads, make)
 
     def _make(self, make: Callable[[], Content]) -> Content:
-        """Return an answer, and drop others if they take too much memory with it."""
+        """Return an answer, and drop others: those that failed, and more if all take too much memory."""
+        size = 0
         try:
             content = make()
             content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
+            size = content.size
+            return content
         finally:
             with self._lock:
                 self._making -= 1
-        with self._lock:
-            made = {key: kept.size for key, kept in self._kept.items() if kept.answer.done()}
-            size = content.size + sum(made.values())
-            for number, (key, of_one) in enumerate(made.items()):
-                if size <= MOST_BYTES and len(made) - number < MOST_KEPT:
-                    break
+                self._drop(size)
+
+    def _drop(self, size: int) -> None:
+        """Make room for an answer of a size; whoever calls this holds the lock."""
+        made = {key: kept for key, kept in self._kept.items() if kept.answer.done()}
+        size += sum(kept.size for kept in made.values())
+        left = len(made)
+        for key, kept in sorted(made.items(), key=lambda of: not of[1].has_failed):  # else in order
+            if kept.has_failed or size > MOST_BYTES or left >= MOST_KEPT:
+                size, left = size - kept.size, left - 1
                 del self._kept[key]
-                size -= of_one
-        return content
 
 
 def kept_answers(connection: HTTPConnection) -> KeptAnswers:

@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,6 +29,10 @@ class Maker:
         self.began.set()
         assert self.free.wait(30)
         return Content(str(number).encode() * 600, "text/plain")
+
+
+class GoneError(LookupError):
+    """An error that a test can refer to weakly."""
 
 
 class Database:
@@ -144,6 +150,26 @@ async def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkey
     assert await get(answers, "a", make) == "2"
     slow.free.set()
     await other
+
+
+@asynchronous
+async def test_errors_are_not_kept_and_push_no_answer_out(answers, monkeypatch):
+    monkeypatch.setattr(kept, "MOST_KEPT", 3)
+    make, raised = Maker(), []
+
+    def fail() -> Content:
+        error = GoneError("gone")
+        raised.append(weakref.ref(error))
+        raise error
+
+    assert await get(answers, "a", make) == "1"
+    for number in range(10):  # such as addresses of pages that do not exist
+        with pytest.raises(LookupError):
+            await get(answers, f"missing {number}", fail)
+    assert await get(answers, "a", make) == "1"
+    await get(answers, "b", Maker())
+    gc.collect()
+    assert [error() for error in raised] == [None] * 10
 
 
 @asynchronous
