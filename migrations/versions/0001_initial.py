@@ -157,6 +157,7 @@ def upgrade() -> None:
         sa.Column("packages", sa.JSON(), nullable=False),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("replicas", sa.Integer(), nullable=False),
+        sa.Column("cases", sa.Integer(), nullable=True),
         sa.Column("full_environment_id", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(
             ["full_environment_id"],
@@ -285,14 +286,32 @@ def upgrade() -> None:
         **STRICT,
     )
     op.create_table(
-        "peaks",
+        "run_devices",
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
-        sa.Column("copy_bytes_per_s", sa.Double(), nullable=False),
-        sa.Column("read_bytes_per_s", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(["device_id"], ["devices.id"], name="fk_peaks_device_id_devices", ondelete="RESTRICT"),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_peaks_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_peaks"),
+        sa.Column("copy_bytes_per_s", sa.Double(), nullable=True),
+        sa.Column("read_bytes_per_s", sa.Double(), nullable=True),
+        sa.Column("environment_id", sa.Integer(), nullable=True),
+        sa.Column("statuses", sa.JSON(), nullable=True),
+        sa.Column("rejected_batches", sa.Integer(), nullable=True),
+        sa.Column("ecc_errors", sa.Integer(), nullable=True),
+        sa.Column("sm_clock_hz", sa.Double(), nullable=True),
+        sa.Column("temperature_c", sa.Double(), nullable=True),
+        sa.Column("power_w", sa.Double(), nullable=True),
+        sa.Column("slowdowns", sa.Text(), nullable=True),
+        sa.Column("xids", sa.Text(), nullable=True),
+        sa.Column("others", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_run_devices_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["environment_id"],
+            ["environments.id"],
+            name="fk_run_devices_environment_id_environments",
+            ondelete="RESTRICT",
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_run_devices_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_run_devices"),
         **STRICT,
     )
     op.create_table(
@@ -654,9 +673,6 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_index("ix_measurements_python_code_id", "measurements", ["python_code_id"], unique=False)
-    op.create_index(
-        "ix_measurements_run_id_status_device_id", "measurements", ["run_id", "status", "device_id"], unique=False
-    )
     op.create_index(
         "ix_measurements_with_samples",
         "measurements",

@@ -116,7 +116,7 @@ def update_slow_gpus(store: Store, run: int) -> FindingUpdates:
             fast[uuid] = f"as fast as the other GPUs of its model in runs {both}"
     if slow:
         slow = _not_explained(store.findings.active(), slow)
-    conditions = {row.device: row.slowdowns for row in store.devices.conditions_of([run]).get(run, ())} if slow else {}
+    conditions = {row.device: row.slowdowns for row in store.devices.in_run(run)} if slow else {}
     gpus_slow = [
         SlowGpu(uuid, devices[uuid].model, row.provenance.host, _evidence(nights, conditions.get(uuid, ())))
         for uuid, nights in slow.items()

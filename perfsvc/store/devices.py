@@ -4,9 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from statistics import geometric_mean
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, or_, select, update
 
 from perfsvc.model import (
     MEMORY,
@@ -21,7 +20,8 @@ from perfsvc.model import (
     plausible,
 )
 from perfsvc.store.cases import device_ids, ids_of, judged
-from perfsvc.store.rows import DeviceConditions, GpuRun
+from perfsvc.store.rows import DeviceInRun, GpuRun
+from perfsvc.store.run_devices import put_peaks, read_run_devices
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
@@ -31,7 +31,7 @@ from perfsvc.store.schema.tables import (
     Environments,
     GpuPeaks,
     Measurements,
-    Peaks,
+    RunDevices,
     Runs,
 )
 
@@ -40,12 +40,6 @@ CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
-
-
-HAS_FAULT = or_(
-    Measurements.slowdowns != "", Measurements.xids != "", Measurements.others != "", Measurements.ecc_errors != 0
-)
-"""Whether something disturbed the GPU during a measurement; few measurements are read for their texts."""
 
 
 class DeviceStore:
@@ -70,25 +64,6 @@ class DeviceStore:
         with self._database.reading() as connection:
             rows = connection.execute(select(Environments.id, *ENVIRONMENT))
             return {row.id: environment_of(row) for row in rows}
-
-    def environments_in(self, runs: Collection[int]) -> dict[tuple[int, str], Environment]:
-        """Return the environment of each device in each of some runs, by run and UUID.
-
-        If a run measured on a device in several environments, such as those of two compilers, the newest is returned.
-        """
-        newest = (
-            select(Measurements.run_id, Measurements.device_id, func.max(Measurements.environment_id).label("newest"))
-            .where(among(Measurements.run_id, runs))
-            .group_by(Measurements.run_id, Measurements.device_id)
-            .subquery()
-        )
-        query = (
-            select(newest.c.run_id, Devices.uuid, *ENVIRONMENT)
-            .join(Devices, Devices.id == newest.c.device_id)
-            .join(Environments, Environments.id == newest.c.newest)
-        )
-        with self._database.reading() as connection:
-            return {(row.run_id, row.uuid): environment_of(row) for row in connection.execute(query)}
 
     def environment_before(self, run: int, device: str, cases: Iterable[Case]) -> tuple[int, Environment] | None:
         """Return the newest earlier run that measured any of the cases on a device, and its environment.
@@ -132,19 +107,7 @@ class DeviceStore:
     def put_peaks(self, run: int, peaks: Mapping[str, Peak]) -> None:
         """Store the measured peaks of a run's devices by UUID; they replace the run's earlier peaks."""
         with self._database.writing() as connection:
-            connection.execute(delete(Peaks).where(Peaks.run_id == run))
-            ids = device_ids(connection, peaks)
-            rows = [
-                {
-                    "run_id": run,
-                    "device_id": ids[uuid],
-                    "copy_bytes_per_s": peak.copy_bytes_per_s,
-                    "read_bytes_per_s": peak.read_bytes_per_s,
-                }
-                for uuid, peak in peaks.items()
-            ]
-            if rows:
-                connection.execute(insert(Peaks), rows)
+            put_peaks(connection, run, peaks)
 
     def peaks(self, run: int) -> dict[str, Peak]:
         """Return the measured peaks of a run's devices by UUID."""
@@ -153,15 +116,15 @@ class DeviceStore:
     def peaks_of(self, runs: Collection[int]) -> dict[str, dict[int, Peak]]:
         """Return the measured peaks of devices by UUID and run, oldest run first."""
         query = (
-            select(Devices.uuid, Peaks.run_id, Peaks.copy_bytes_per_s, Peaks.read_bytes_per_s)
-            .join(Devices, Devices.id == Peaks.device_id)
-            .where(among(Peaks.run_id, runs))
-            .order_by(Peaks.run_id, Devices.id)
+            select(Devices.uuid, RunDevices.run_id, RunDevices.copy_bytes_per_s, RunDevices.read_bytes_per_s)
+            .join(Devices, Devices.id == RunDevices.device_id)
+            .where(among(RunDevices.run_id, runs))
+            .order_by(RunDevices.run_id, Devices.id)
         )
         peaks: dict[str, dict[int, Peak]] = defaultdict(dict)
         with self._database.reading() as connection:
             for uuid, run, copied, read in connection.execute(query):
-                if plausible(copied) and plausible(read):
+                if copied is not None and read is not None and plausible(copied) and plausible(read):
                     peaks[uuid][run] = Peak(copied, read)
         return dict(peaks)
 
@@ -240,71 +203,14 @@ class DeviceStore:
         with self._database.reading() as connection:
             return gpu_peaks(connection)
 
-    def conditions(self, run: int) -> list[DeviceConditions]:
-        """Return the conditions of each device during a run, in the order in which the devices were first stored."""
-        return self.conditions_of([run]).get(run, [])
+    def in_run(self, run: int) -> list[DeviceInRun]:
+        """Return what a run measured on each device, in the order in which the devices were first stored."""
+        return self.in_runs([run]).get(run, [])
 
-    def conditions_of(self, runs: Collection[int]) -> dict[int, list[DeviceConditions]]:
-        """Return the conditions of each device during some runs, by run; a run that measured nothing is absent.
-
-        The devices of a run are in the order in which they were first stored.
-        """
-        summaries = (
-            select(
-                Measurements.run_id,
-                Measurements.device_id,
-                func.count().filter(Measurements.status != Status.SKIPPED),
-                func.count().filter(Measurements.status.in_((Status.WRONG, Status.FAILED))),
-                func.sum(Measurements.rejected_batches),
-                func.count().filter(HAS_FAULT),
-                func.min(Measurements.sm_clock_hz),
-                func.max(Measurements.temperature_c),
-                func.max(Measurements.power_w),
-            )
-            .where(among(Measurements.run_id, runs))
-            .group_by(Measurements.run_id, Measurements.device_id)
-            .order_by(Measurements.run_id, Measurements.device_id)
-        )
-        group = (
-            Measurements.run_id,
-            Measurements.device_id,
-            Measurements.slowdowns,
-            Measurements.xids,
-            Measurements.others,
-        )
+    def in_runs(self, runs: Collection[int]) -> dict[int, list[DeviceInRun]]:
+        """Return what each of some runs measured on each device (``in_run``), by run; absent if it measured nothing."""
         with self._database.reading() as connection:
-            rows = connection.execute(summaries).all()
-            faulty = {run for run, _, _, _, _, faults, *_ in rows if faults}
-            faults = (
-                select(*group, func.sum(Measurements.ecc_errors).label("ecc_errors"))
-                .where(among(Measurements.run_id, faulty), HAS_FAULT)
-                .group_by(*group)
-            )
-            devices = {row.id: row for row in connection.execute(select(Devices.id, Devices.uuid, Devices.model))}
-            faults_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
-            for fault in connection.execute(faults) if faulty else ():
-                faults_of[fault.run_id, fault.device_id].append(fault)
-        conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
-        for run, device, measured, failed, rejected, _, *worst in rows:
-            of_device = faults_of[run, device]
-            sm_clock_hz, temperature_c, power_w = worst
-            conditions[run].append(
-                DeviceConditions(
-                    devices[device].uuid,
-                    devices[device].model,
-                    measured,
-                    failed,
-                    sm_clock_hz,
-                    temperature_c,
-                    power_w,
-                    slowdowns=_items(fault.slowdowns for fault in of_device),
-                    rejected_batches=rejected,
-                    ecc_errors=sum(int(fault.ecc_errors) for fault in of_device),
-                    xids=_items(fault.xids for fault in of_device),
-                    others=_items(fault.others for fault in of_device),
-                )
-            )
-        return dict(conditions)
+            return read_run_devices(connection, runs)
 
     def runs_on(self, devices: Collection[str], most: int, *, until: int | None = None) -> list[GpuRun]:
         """Return which of the newest runs measured on which of some devices, the newest run first.
@@ -320,20 +226,15 @@ class DeviceStore:
         newest = select(Runs.id, Runs.started_at).where(*counts).order_by(Runs.id.desc()).limit(most)
         if until is not None:
             newest = newest.where(Runs.id <= until)
-        of_run = newest.subquery()
-        measured = exists().where(
-            Measurements.run_id == of_run.c.id,
-            Measurements.status == Status.OK,
-            Measurements.device_id == Devices.id,
-        )
-        query = (
-            select(Devices.uuid, of_run.c.id, of_run.c.started_at)
-            .join_from(of_run, Devices, Devices.uuid.in_(devices))
-            .where(measured)
-            .order_by(of_run.c.id.desc(), Devices.id)
-        )
         with self._database.reading() as connection:
-            return [GpuRun(*row) for row in connection.execute(query)]
+            runs = connection.execute(newest).all()
+            measured = read_run_devices(connection, [run for run, _ in runs])
+        return [
+            GpuRun(row.device, run, started)
+            for run, started in runs
+            for row in measured.get(run, ())
+            if row.device in devices and row.statuses.get(Status.OK)
+        ]
 
     def case_times(self, runs: Mapping[str, Collection[int]], *, newest: int, most: int) -> CaseTimes:
         """Return the time of each case with its binary in some runs of devices: the mean of the replicas' medians.
@@ -399,8 +300,3 @@ def put_device(connection: Connection, info: DeviceInfo) -> None:
     if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
         insert_new(connection, Devices, row)
     connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
-
-
-def _items(lists: Iterable[str]) -> tuple[str, ...]:
-    """Return the distinct items of comma-separated lists, sorted."""
-    return tuple(sorted({item for text in lists for item in text.split(", ") if item}))

@@ -36,6 +36,7 @@ from perfsvc.store.cases import (
     series_ids,
 )
 from perfsvc.store.rows import SeriesHistory
+from perfsvc.store.run_devices import write_run_devices
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.samples import readable_samples
@@ -55,8 +56,10 @@ Ints = NDArray[np.int64]
 def write_levels(connection: Connection, run: int) -> dict[int, str]:
     """Compute the levels of a run from its measurements, and store them; return what was stored otherwise, by series.
 
-    Verdicts stay. Of measurements whose samples were removed, the stored level keeps what only samples show.
+    What the run measured on each device is stored too (``write_run_devices``). Verdicts stay. Of measurements whose
+    samples were removed, the stored level keeps what only samples show.
     """
+    write_run_devices(connection, run)
     found = _packed(_computed(connection, run))
     ids = put_series_rows(connection, found)
     excluded = reasons_of_exclusion(connection, [run])

@@ -148,34 +148,44 @@ class GpuRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceConditions:
-    """The conditions of a device during a run. A value that the device does not report is None.
+class DeviceInRun:
+    """What a run measured on a device, and in which conditions. A value that the device does not report is None.
 
     Attributes:
-        measured: the number of measurements, without skipped measurements.
-        failed: the number of measurements that were wrong or failed.
+        environment_id: the environment of its measurements; the newest of several, such as those of two compilers.
+        statuses: the number of measurements by status.
+        rejected_batches: the number of disturbed batches.
+        ecc_errors: memory errors that could not be corrected.
         sm_clock_hz: the lowest clock of a measurement, as counted on the device.
         temperature_c: the highest temperature of a measurement.
         power_w: the highest power of a measurement.
         slowdowns: why the clocks were lowered, sorted.
-        rejected_batches: the number of disturbed batches.
-        ecc_errors: memory errors that could not be corrected.
         xids: faults that the driver reported, sorted.
         others: ids of other processes that used the device, sorted.
     """
 
     device: str
     device_model: str
-    measured: int
-    failed: int
+    environment_id: int
+    statuses: Mapping[Status, int]
+    rejected_batches: int
+    ecc_errors: int
     sm_clock_hz: float | None
     temperature_c: float | None
     power_w: float | None
     slowdowns: tuple[str, ...]
-    rejected_batches: int
-    ecc_errors: int
     xids: tuple[str, ...]
     others: tuple[str, ...]
+
+    @property
+    def measured(self) -> int:
+        """The number of measurements, without skipped measurements."""
+        return sum(count for status, count in self.statuses.items() if status is not Status.SKIPPED)
+
+    @property
+    def failed(self) -> int:
+        """The number of measurements that were wrong or failed."""
+        return self.statuses.get(Status.WRONG, 0) + self.statuses.get(Status.FAILED, 0)
 
 
 # --- series ----------------------------------------------------------------------------------------------------------

@@ -3,11 +3,9 @@
 import os
 import platform
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -29,14 +27,14 @@ from sqlalchemy import (
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import TIME, Exclusion, Provenance, RunRow, RunState, Series, Status
 from perfsvc.store.cases import judged, load_series, put_series
-from perfsvc.store.rows import CaseKey
+from perfsvc.store.rows import CaseKey, DeviceInRun
+from perfsvc.store.run_devices import count_cases, forget_run_devices, read_run_devices
 from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
     Cases,
-    Devices,
     Levels,
     Measurements,
     OverBudgetCases,
@@ -50,9 +48,6 @@ ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 
 LONGEST_RUN = timedelta(days=7)
 """A run that is stored as running for longer has died, and its host has not begun a run since."""
-
-NOTHING_KNOWN: Mapping[int, RunRow] = MappingProxyType({})
-"""No run is known yet."""
 
 _COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id), judged(Runs.id))
 
@@ -90,6 +85,7 @@ class RunStore:
         with self._database.writing() as connection:
             _change(connection, run, state=RunState.RUNNING, finished_at=None, **this_process())
             connection.execute(delete(Levels).where(Levels.run_id == run))
+            forget_run_devices(connection, run)
 
     def end(self, run: int, state: RunState) -> None:
         """Store that a run has ended now, and how, with its levels."""
@@ -230,14 +226,10 @@ class RunStore:
             times = load_series(connection, SeriesRows.id.in_(skipped)).values()
         return [(series.device, series.case, series.cache) for series in times]
 
-    def list(self, limit: int | None = None, known: Mapping[int, RunRow] = NOTHING_KNOWN) -> list[RunRow]:
-        """Return all runs, or the newest ``limit``, newest first.
-
-        The measurements of a run in ``known``, an earlier result of this method by number, are not counted again unless
-        the run has gone on since.
-        """
+    def list(self, limit: int | None = None) -> list[RunRow]:
+        """Return all runs, or the newest ``limit``, newest first."""
         with self._database.reading() as connection:
-            return _rows(connection, limit=limit, known=known)
+            return _rows(connection, limit=limit)
 
 
 def unknown(run: int) -> NotMeasuredError:
@@ -357,59 +349,33 @@ def _sizes(connection: Connection, runs: Sequence[int]) -> Counter[int]:
 
 
 def _rows(
-    connection: Connection,
-    *where: ColumnElement[bool],
-    limit: int | None = None,
-    offset: int = 0,
-    known: Mapping[int, RunRow] = NOTHING_KNOWN,
+    connection: Connection, *where: ColumnElement[bool], limit: int | None = None, offset: int = 0
 ) -> list[RunRow]:
     """Return the runs that meet some conditions, newest first."""
     query = select(Runs).where(*where).order_by(Runs.id.desc()).limit(limit).offset(offset)
     rows = connection.execute(query).all()
     numbers = [row.id for row in rows]
-    kept = {
-        row.id: known[row.id]
-        for row in rows
-        if row.id in known and row.finished_at and known[row.id].finished == row.finished_at
-    }
-    contents = _contents(connection, [number for number in numbers if number not in kept])
+    devices = read_run_devices(connection, numbers)
+    running = count_cases(connection, [row.id for row in rows if row.cases is None])
     excluded: dict[int, list[Exclusion]] = defaultdict(list)
     for exclusion in load_exclusions(connection, among(Exclusions.run_id, numbers), Exclusions.included_at.is_(None)):
         excluded[exclusion.run].append(exclusion)
     return [
-        replace(kept[row.id], excluded=tuple(excluded[row.id]))
-        if row.id in kept
-        else _run_row(row, *contents[row.id], tuple(excluded[row.id]))
+        _run_row(
+            row,
+            running.get(row.id, 0) if row.cases is None else row.cases,
+            devices.get(row.id, ()),
+            tuple(excluded[row.id]),
+        )
         for row in rows
     ]
 
 
-def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Counter[Status], int, set[str]]]:
-    """Return, for each run, the number of measurements by status, the number of cases, and the devices."""
-    contents: dict[int, tuple[Counter[Status], int, set[str]]] = {run: (Counter(), 0, set()) for run in runs}
-    if not runs:
-        return contents
-    # Each query reads an index alone, in its order: counting takes longer than all else for a year of many cases.
-    of_runs = among(Measurements.run_id, runs)
-    by_status = (Measurements.run_id, Measurements.status, Measurements.device_id)
-    measured = connection.execute(select(*by_status, func.count()).where(of_runs).group_by(*by_status)).all()
-    uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all()) if measured else {}
-    for run, status, device, count in measured:
-        counts, _, devices = contents[run]
-        counts[status] += count
-        if device in uuids:  # a damaged one is reported by reading it
-            devices.add(uuids[device])
-    cases = select(Measurements.run_id, Measurements.case_id).where(of_runs).distinct().subquery()
-    for run, count in connection.execute(select(cases.c.run_id, func.count()).group_by(cases.c.run_id)):
-        counts, _, devices = contents[run]
-        contents[run] = counts, count, devices
-    return contents
-
-
-def _run_row(
-    row: Any, counts: Counter[Status], cases: int, devices: set[str], excluded: tuple[Exclusion, ...]
-) -> RunRow:
-    """Return a row of ``runs`` as a ``RunRow``, with the measurements by status, cases, devices and exclusions."""
+def _run_row(row: Any, cases: int, devices: Iterable[DeviceInRun], excluded: tuple[Exclusion, ...]) -> RunRow:
+    """Return a row of ``runs`` as a ``RunRow``, with its number of cases, devices and exclusions."""
+    counts: Counter[Status] = Counter()
+    for device in devices:
+        counts.update(device.statuses)
     provenance = Provenance(
         started=row.started_at,
         command_line=row.command_line,
@@ -427,7 +393,8 @@ def _run_row(
         label=row.label,
         scope=row.scope,
     )
-    return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), cases, tuple(sorted(devices)), excluded)
+    uuids = tuple(sorted(device.device for device in devices))
+    return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), cases, uuids, excluded)
 
 
 # --- the process of a run or a night ----------------------------------------------------------------------------------

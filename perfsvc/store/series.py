@@ -22,6 +22,7 @@ from perfsvc.store.cases import (
 )
 from perfsvc.store.levels import levels_of, levels_of_runs, read_levels, write_levels
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
+from perfsvc.store.run_devices import write_run_devices
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.samples import readable_samples
@@ -65,7 +66,7 @@ class SeriesStore:
             return levels_of(connection, runs)
 
     def rebuild(self) -> list[tuple[int, str, str]]:
-        """Compute the levels of all ended runs anew; return run, series and difference of each that was otherwise.
+        """Compute anew what ended runs say of series and devices; return run, thing and difference of what was another.
 
         Each run is a transaction.
         """
@@ -74,6 +75,8 @@ class SeriesStore:
         differences = []
         for run in runs:
             with self._database.writing() as connection:
+                if write_run_devices(connection, run):
+                    differences.append((run, "its devices", "what the run measured on them was another"))
                 changes = write_levels(connection, run)
                 names = load_series(connection, among(SeriesRows.id, changes))
             differences += [

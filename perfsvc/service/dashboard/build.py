@@ -256,7 +256,7 @@ def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple
             troubles=tuple(troubles(conditions)),
             peaks=tuple(peaks.get(conditions.device, {}).values()),
         )
-        for conditions in store.devices.conditions(tonight.id)
+        for conditions in store.devices.in_run(tonight.id)
     )
 
 

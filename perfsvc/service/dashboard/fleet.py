@@ -18,7 +18,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.pages.fleet import Fleet, GpuView, Health, HostView, NightHealth, SiblingRatio
 from perfsvc.service.siblings import is_gpu, sibling_ratios
-from perfsvc.store import DeviceConditions, Store
+from perfsvc.store import DeviceInRun, Store
 
 HEALTH_NIGHTS = 100
 """How many of the newest nights of a host have a cell for each of its GPUs."""
@@ -37,9 +37,7 @@ def gather_fleet(store: Store, rows: Sequence[RunRow]) -> Fleet:
     expected = store.expectations.of_host(None)
     logs = _logs(rows, nights, gpus)
     numbers = {entry.run.id for log in logs.values() for entry in log if entry.run}
-    conditions = {
-        (run, row.device): row for run, of_run in store.devices.conditions_of(numbers).items() for row in of_run
-    }
+    measured = {(run, row.device): row for run, of_run in store.devices.in_runs(numbers).items() for row in of_run}
     peaks = store.devices.peaks_of([row.id for row in rows])
     # The logs are in the order of time, so that the newest run of each GPU on a host stays.
     newest_runs = {
@@ -49,7 +47,7 @@ def gather_fleet(store: Store, rows: Sequence[RunRow]) -> Fleet:
         if entry.run
         for uuid in entry.run.devices
     }
-    environments = store.devices.environments_in({run.id for run in newest_runs.values()})
+    environments = store.devices.environments()
     full = store.devices.full_environments({run.id for run in newest_runs.values()})
     last_host = {uuid: row.provenance.host for row in reversed(rows) for uuid in row.devices}
     siblings = sibling_ratios(store, gpus.values(), until=max((row.id for row in rows), default=0))
@@ -64,7 +62,7 @@ def gather_fleet(store: Store, rows: Sequence[RunRow]) -> Fleet:
             newest = newest_runs.get((name, uuid))
             if newest is None and row is None:
                 continue
-            now = conditions.get((newest.id, uuid)) if newest else None
+            now = measured.get((newest.id, uuid)) if newest else None
             of_run = full.get(newest.id) if newest else None
             ratios = siblings.get(uuid, ())
             slower = judge.is_slower_than_siblings([(ratio.ratio, ratio.siblings) for _, ratio in ratios])
@@ -74,12 +72,12 @@ def gather_fleet(store: Store, rows: Sequence[RunRow]) -> Fleet:
                     newest.provenance.started if newest else row.seen if row else None,
                     newest.id if newest else None,
                     row.finding if row else None,
-                    environments.get((newest.id, uuid)) if newest else None,
+                    environments[now.environment_id] if now else None,
                     {**of_run.common, **of_run.devices.get(uuid, {})} if of_run else {},
                     now.sm_clock_hz if now else None,
                     now.temperature_c if now else None,
                     now.power_w if now else None,
-                    _health(log, uuid, conditions, is_expected=row is not None),
+                    _health(log, uuid, measured, is_expected=row is not None),
                     _peaks_on(name, peaks.get(uuid, {}), rows),
                     tuple(
                         SiblingRatio(number, of.ratio, of.low, of.high, of.cases, of.siblings) for number, of in ratios
@@ -155,7 +153,7 @@ def _logs(
 
 
 def _health(
-    log: Sequence[_NightOrRun], uuid: str, conditions: Mapping[tuple[int, str], DeviceConditions], *, is_expected: bool
+    log: Sequence[_NightOrRun], uuid: str, measured: Mapping[tuple[int, str], DeviceInRun], *, is_expected: bool
 ) -> tuple[NightHealth, ...]:
     """Return the states of a GPU in the nights of its host, oldest first.
 
@@ -166,7 +164,7 @@ def _health(
     asked: set[str] = set()
     for entry in log:
         run = entry.run.id if entry.run else None
-        known = conditions.get((run, uuid)) if run is not None else None
+        known = measured.get((run, uuid)) if run is not None else None
         if known is not None:
             if entry.night is not None:
                 asked.add(entry.asked)
@@ -179,7 +177,7 @@ def _health(
     return tuple(cells)
 
 
-def _states(conditions: DeviceConditions) -> Iterable[Health]:
+def _states(conditions: DeviceInRun) -> Iterable[Health]:
     """Yield what was wrong with a GPU, the worst first. Reaching the power limit is usual, and not wrong."""
     if conditions.xids:
         yield Health.XID
@@ -193,7 +191,7 @@ def _states(conditions: DeviceConditions) -> Iterable[Health]:
         yield Health.SHARED
 
 
-def troubles(conditions: DeviceConditions) -> list[str]:
+def troubles(conditions: DeviceInRun) -> list[str]:
     """Return a text for each thing that was wrong with a device during the run."""
     troubles = []
     if conditions.slowdowns:

@@ -210,8 +210,7 @@ class LivePages:
         version = self._store.database.state()
         with self._lock:
             if self._state is None or self._state.version != version:
-                known = self._state.pages.site.runs if self._state else {}
-                site = outline(self._store, self._store.runs.list(self._last, known), datetime.now(UTC))
+                site = outline(self._store, self._store.runs.list(self._last), datetime.now(UTC))
                 series = StoredSeries(self._store, site)
                 self._state = _State(version, self._pages(replace(site, series=series)), series)
             return self._state

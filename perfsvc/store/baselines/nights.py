@@ -11,6 +11,7 @@ from perfsvc.model import FIRST_RUNS, CacheState, Case, Direction, FindingState,
 from perfsvc.store.cases import ids_of, judged, load_series, series_of, with_series
 from perfsvc.store.levels import read_levels
 from perfsvc.store.rows import UsedCode
+from perfsvc.store.run_devices import read_run_devices
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, Findings
@@ -75,8 +76,7 @@ def _previous_runs(connection: Connection, number: int) -> dict[str, int]:
 
 
 def _devices(connection: Connection, run: int) -> set[str]:
-    measured = select(Measurements.device_id).where(Measurements.run_id == run)
-    return set(connection.scalars(select(Devices.uuid).where(Devices.id.in_(measured))))
+    return {row.device for row in read_run_devices(connection, [run]).get(run, ())}
 
 
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:

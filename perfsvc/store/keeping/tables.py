@@ -44,9 +44,9 @@ from perfsvc.store.schema.tables import (
     Measurements,
     Metrics,
     OverBudgetCases,
-    Peaks,
     PythonCodes,
     RemovedUids,
+    RunDevices,
     Runs,
     SeriesRows,
 )
@@ -99,7 +99,7 @@ PARTS: Final[dict[Table, dict[Table, str]]] = {
 OF_RUN: Final = (Measurements, Imports, Confirmations, Profiles, Explanations, Exclusions)
 """The rows of a run that never change once they are stored, in the order of copying."""
 
-OF_RUN_REPLACED: Final = (Levels, Peaks, OverBudgetCases)
+OF_RUN_REPLACED: Final = (Levels, RunDevices, OverBudgetCases)
 """The rows of a run that a later command on the same run replaces."""
 
 BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, FormerNames)

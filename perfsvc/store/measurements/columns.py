@@ -20,7 +20,7 @@ from perfsvc.store.schema.tables import (
     Levels,
     Measurements,
     Metrics,
-    Peaks,
+    RunDevices,
     Runs,
     SeriesRows,
 )
@@ -115,8 +115,8 @@ _COLUMNS: dict[str, Any] = {
     "noise_places": Levels.noise_places,
     "lowest_place_s": Levels.lowest_place_s,
     "highest_place_s": Levels.highest_place_s,
-    "copy_bytes_per_s": Peaks.copy_bytes_per_s,
-    "read_bytes_per_s": Peaks.read_bytes_per_s,
+    "copy_bytes_per_s": RunDevices.copy_bytes_per_s,
+    "read_bytes_per_s": RunDevices.read_bytes_per_s,
     "verdict": Levels.verdict,
     "verdict_reason": Levels.verdict_reason,
     "ratio": Levels.ratio,
@@ -136,7 +136,7 @@ _STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_p
 """The columns that decide which measured peaks a GPU has."""
 _WORK = ("median_s", "flops", "precision", "cache", "link_bytes")
 """The columns that decide which of them a measurement comes nearest to."""
-_SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
+_SAME_PEAK = and_(RunDevices.run_id == Measurements.run_id, RunDevices.device_id == Measurements.device_id)
 
 
 _NUMBERS = frozenset({int, float, type(None)})
@@ -156,7 +156,7 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
         .join(Environments, Environments.id == Measurements.environment_id)
         .outerjoin(SeriesRows, TIME_OF_MEASUREMENT)
         .outerjoin(Levels, _SAME_LEVEL)
-        .outerjoin(Peaks, _SAME_PEAK)
+        .outerjoin(RunDevices, _SAME_PEAK)
         .where(*where)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.cache)

@@ -15,11 +15,12 @@ from perfsvc.store.levels import write_levels
 from perfsvc.store.measurements import put_measurements
 from perfsvc.store.remote.rows import SentMeasurement, SentRun
 from perfsvc.store.rows import ImportedRun, MeasurementEntry
+from perfsvc.store.run_devices import put_peaks
 from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import POSTGRESQL, Database, among, insert_new, new_id
 from perfsvc.store.schema.environments import put_full
 from perfsvc.store.schema.night_tables import ReceivedRuns
-from perfsvc.store.schema.tables import Devices, GpuPeaks, Imports, OverBudgetCases, Peaks, RemovedUids, Runs
+from perfsvc.store.schema.tables import Devices, GpuPeaks, Imports, OverBudgetCases, RemovedUids, Runs
 
 
 class ImportStore:
@@ -203,18 +204,8 @@ def _put_devices(connection: Connection, devices: Iterable[DeviceInfo]) -> None:
 
 def _put_peaks(connection: Connection, run: int, sent: SentRun) -> None:
     """Store the measured peaks of a run; a peak of a GPU that the database has stays as it is."""
-    ids = device_ids(connection, {*sent.peaks, *(peak.device for peak in sent.gpu_peaks)})
-    rows = [
-        {
-            "run_id": run,
-            "device_id": ids[uuid],
-            "copy_bytes_per_s": peak.copy_bytes_per_s,
-            "read_bytes_per_s": peak.read_bytes_per_s,
-        }
-        for uuid, peak in sent.peaks.items()
-    ]
-    if rows:
-        connection.execute(insert(Peaks), rows)
+    ids = device_ids(connection, {peak.device for peak in sent.gpu_peaks})
+    put_peaks(connection, run, sent.peaks)
     for peak in sent.gpu_peaks:
         row = {
             "device_id": ids[peak.device],

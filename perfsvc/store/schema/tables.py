@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import JSON, ColumnElement, ForeignKey, Index, UniqueConstraint
 
 from perfsvc.model import CacheState, Cause, RunState, Status, Verdict
 from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
@@ -21,7 +21,10 @@ A table with many small rows takes a quarter less space.
 
 
 class Runs(Base):
-    """One execution of a plan with its provenance; ``pid`` and ``process_start`` identify its process."""
+    """One execution of a plan with its provenance; ``pid`` and ``process_start`` identify its process.
+
+    ``cases`` is how many cases it measured; NULL until it ends.
+    """
 
     __tablename__ = "runs"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write run ids down: an id is never used again
@@ -47,6 +50,7 @@ class Runs(Base):
     packages: ColumnElement[dict[str, Any]]
     seed: ColumnElement[Big]
     replicas: ColumnElement[int]
+    cases: ColumnElement[int | None]
     full_environment_id: ColumnElement[int | None] = column(
         ForeignKey("full_environments.id", ondelete="SET NULL"), index=True
     )
@@ -206,7 +210,6 @@ class Measurements(Base):
         UniqueConstraint("run_id", "case_id", "device_id", "replica", "cache"),
         Index(None, "case_id", "device_id", "run_id"),
         Index(None, "environment_id", "run_id", "device_id"),
-        Index(None, "run_id", "status", "device_id"),  # counts the measurements of each run
         # Retention looks each night for old samples, and nearly all old measurements have none.
         partial_index("ix_measurements_with_samples", "run_id", "case_id", where="samples IS NOT NULL"),
     )
@@ -365,15 +368,30 @@ class Levels(Base):
     cause: ColumnElement[Cause | None]
 
 
-class Peaks(Base):
-    """The measured peak bandwidths of a GPU's memory at the start of a run."""
+class RunDevices(Base):
+    """What a run measured on a device.
 
-    __tablename__ = "peaks"
+    The measured peak bandwidths of its memory are stored at the start of the run; the other columns are computed from
+    the measurements when the run ends, and NULL until then. ``statuses`` counts measurements by status. The environment
+    is the newest of several. The clock is the lowest, the temperature and the power are the highest.
+    """
+
+    __tablename__ = "run_devices"
 
     run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    copy_bytes_per_s: ColumnElement[float]
-    read_bytes_per_s: ColumnElement[float]
+    copy_bytes_per_s: ColumnElement[float | None]
+    read_bytes_per_s: ColumnElement[float | None]
+    environment_id: ColumnElement[int | None] = column(ForeignKey("environments.id", ondelete="RESTRICT"))
+    statuses: ColumnElement[dict[str, Any] | None] = column(type_=JSON(none_as_null=True))
+    rejected_batches: ColumnElement[int | None]
+    ecc_errors: ColumnElement[int | None]
+    sm_clock_hz: ColumnElement[float | None]
+    temperature_c: ColumnElement[float | None]
+    power_w: ColumnElement[float | None]
+    slowdowns: ColumnElement[str | None]
+    xids: ColumnElement[str | None]
+    others: ColumnElement[str | None]
 
 
 class GpuPeaks(Base):

@@ -35,7 +35,7 @@ from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL
-from perfsvc.store.schema.tables import Levels, Measurements, Metrics, Peaks, Runs, SeriesRows
+from perfsvc.store.schema.tables import Levels, Measurements, Metrics, RunDevices, Runs, SeriesRows
 
 VARIANTS = 100
 """How many cases a benchmark has."""
@@ -129,7 +129,7 @@ def copy_night(
         (Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at}),
         (Measurements, of_source, measured),
         (Metrics, of_metrics, {"measurement_id": Metrics.measurement_id + shift}),
-        *((table, table.run_id == source, of_run) for table in (Levels, Peaks)),
+        *((table, table.run_id == source, of_run) for table in (Levels, RunDevices)),
     ):
         columns, given = table.__table__.columns, {**values, **(changed or {}).get(table, {})}
         query = select(*(given.get(column.name, column) for column in columns)).where(where)

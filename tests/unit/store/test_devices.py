@@ -27,12 +27,12 @@ def test_the_conditions_of_a_device_are_its_worst(story, store):
     )
     story.put(run, story.naive, status=Status.FAILED)
     story.put(run, story.naive, replica=1, status=Status.SKIPPED)  # does not count
-    (device,) = store.devices.conditions(run)
+    (device,) = store.devices.in_run(run)
     assert (device.device_model, device.measured, device.failed) == ("NVIDIA H100", 2, 1)
     assert (device.rejected_batches, device.slowdowns, device.ecc_errors) == (1, ("thermal slowdown",), 2)
     assert (device.xids, device.others) == (("79",), ("12",))
     assert device.temperature_c is not None
-    assert store.devices.conditions(run + 1) == []
+    assert store.devices.in_run(run + 1) == []
 
 
 def test_the_conditions_of_several_runs_are_those_of_each_run(story, store):
@@ -43,8 +43,8 @@ def test_the_conditions_of_several_runs_are_those_of_each_run(story, store):
         story.put(run, story.tiled, batches=(Batch((1e-3,), conditions=hot),))
         story.put(run, story.tiled, device="GPU-2", batches=(Batch((1e-3,), conditions=Conditions(others=(number,))),))
         runs.append(run)
-    together = store.devices.conditions_of([*runs, 99])
-    assert together == {run: store.devices.conditions(run) for run in runs}
+    together = store.devices.in_runs([*runs, 99])
+    assert together == {run: store.devices.in_run(run) for run in runs}
     assert [(row.device, row.ecc_errors, row.others) for row in together[runs[2]]] == [
         ("GPU-1", 2, ()),
         ("GPU-2", 0, ("2",)),
@@ -109,7 +109,9 @@ def test_each_device_has_its_newest_environment_in_each_run(story, store):
     newer = replace(story, environment=replace(older, driver="999.9"))
     newer.put(second, story.naive)
     newer.put(second, story.naive, device="GPU-2")
-    assert store.devices.environments_in([first, second, 99]) == {
+    environments = store.devices.environments()
+    measured = store.devices.in_runs([first, second, 99])
+    assert {(run, row.device): environments[row.environment_id] for run, rows in measured.items() for row in rows} == {
         (first, "GPU-1"): older,
         (second, "GPU-1"): newer.environment,
         (second, "GPU-2"): newer.environment,
@@ -147,7 +149,7 @@ def test_levels_peaks_and_over_budget_cases_are_deleted_with_their_run(story):
     story.store.devices.put_peaks(run, {"GPU-1": Peak(1.0, 1.0)})
     story.store.runs.put_over_budget(run, [place(story.naive)])
     story.execute("DELETE FROM runs")
-    for table in ("levels", "peaks", "over_budget"):
+    for table in ("levels", "run_devices", "over_budget"):
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
 
 

@@ -102,8 +102,7 @@ def test_years_of_runs_are_read_in_statements_of_few_parameters(story):
     assert {series.case.id for series in store.series.samples(runs)} == measured
     assert {series.case.id for series in store.measurements.quantities(runs)} == measured
     assert set(store.measurements.columns(runs)["case"]) == measured
-    assert set(store.devices.conditions_of(runs)) == {run}
-    assert {at for at, _ in store.devices.environments_in(runs)} == {run}
+    assert set(store.devices.in_runs(runs)) == {run}
     assert store.devices.peaks_of(runs) == {}
     assert set(store.devices.full_environments(runs)) <= {run}
     assert store.exclusions.of_runs(runs) == []

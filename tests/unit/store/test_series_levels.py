@@ -137,7 +137,7 @@ def test_a_measurement_is_stored_once_and_needs_its_run_and_its_device(story):
     assert len(story.store.measurements.columns()["run"]) == 1
     with pytest.raises(DatabaseError, match="refused a row"):
         story.put(99, story.tiled)
-    for table in ("levels", "series", "measurements", "devices"):
+    for table in ("levels", "run_devices", "series", "measurements", "devices"):
         story.execute(f"DELETE FROM {table}")  # noqa: S608 - our own
     with pytest.raises(DatabaseError, match="the device GPU-1 is not in the database"):
         story.store.verdicts.put(1, [story.judgement(story.tiled)])
