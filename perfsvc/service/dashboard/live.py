@@ -243,10 +243,11 @@ class LivePages:
             site = state.pages.site
             fleet = gather_fleet(self._store, list(site.runs.values())[::-1])
             return self._pages(replace(site, fleet=fleet)).list(FLEET)
-        if of_benchmark := state.series.of_benchmark_at(path):
+        if path.startswith("benchmarks/") and (of_benchmark := state.series.of_benchmark_at(path)):
             return state.pages.benchmark(of_benchmark)
-        view = state.series.at(path)
-        return state.pages.page(path) if view is None else self._series(state, view)
+        if path.startswith("series/") and (view := state.series.at(path)):
+            return self._series(state, view)
+        return state.pages.page(path)
 
     def _series(self, state: _State, view: SeriesView) -> str:
         """Return the page of a series; the details are read of its case alone."""
