@@ -255,10 +255,10 @@ def all_series(call: ApiCall[SeriesParameters]) -> dict[str, Any]:
 
 def series(call: ApiCall[SeriesKeyParameters]) -> dict[str, Any]:
     """Return a series with its history."""
-    site = call.serving.pages.site()
-    view = site.series.at(page_of_key(call.given.key))
-    if view is None:
+    found = call.serving.pages.series(page_of_key(call.given.key))
+    if found is None:
         raise NotMeasuredError("the newest runs have no series of this key", cure="take a key from the list of series")
+    site, view = found
     history = []
     for point in view.points:
         origin = site.runs[point.run].provenance

@@ -52,9 +52,10 @@ async def series(request: Request) -> Response:
     key, pages = request.path_params["key"], serving(request).pages
 
     def make() -> Content:
-        view = pages.site().series.at(page_of_key(key))
-        if view is None:
+        found = pages.series(page_of_key(key))
+        if found is None:
             raise HTTPException(404)
+        _, view = found
         return Content(badge(view.series.case.id, *_newest(view)).encode(), SVG)
 
     return await _shown(request, f"badge {key}", make)

@@ -120,7 +120,7 @@ def readings(store: Store, runs: list[int]) -> list[list[str]]:
         "the histories of all series": lambda: str(len(store.series.histories(runs))),
         "errors, work and static facts of all cases": lambda: str(len(store.measurements.quantities(runs))),
         "the histories that the newest run is judged by": lambda: str(len(store.series.histories_until(runs[0], 200))),
-        "the conditions of the GPUs": lambda: str(len(store.devices.conditions_of(runs))),
+        "the conditions of the GPUs": lambda: str(len(store.devices.in_runs(runs))),
     }
     return [_row(name, [_timed(reading)]) for name, reading in kinds.items()]
 

@@ -94,7 +94,7 @@ def test_the_share_of_peak_is_that_of_the_report(shown, fleet_database):
 
 def test_the_verdicts_on_two_nights_are_those_of_the_judge(shown):
     view = view_of(shown)
-    compared = shown.details.compared(view.series)
+    compared = shown.details.compared[view.series]
     assert [nights.base for nights in compared] == sorted(view.samples, reverse=True)[1:8]
     for nights in compared:
         expected = judge.compare(view.samples[nights.base], view.samples[nights.new], threshold=0.01)

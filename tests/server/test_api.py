@@ -7,7 +7,6 @@ import jsonschema
 
 from perfsvc.report.export import schema
 from perfsvc.report.export.objects import finding_json, plain
-from perfsvc.report.pages.site import SeriesViews
 from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.endpoints import MOST_ROWS
 from perfsvc.service.dashboard import live
@@ -81,9 +80,7 @@ def test_one_series_is_found_without_reading_all_series(served, monkeypatch):
     monkeypatch.setattr(live, "read_series", lambda *args: asked.append(args[-1]) or reader(*args))
     answers = [web.get(path) for path in (f"/api/v1/series/{key}", f"/badges/series/{key}.svg")]
     assert [answer.status_code for answer in answers] == [200, 200]
-    assert [len(cases) for cases in asked] == [1]
-    views, page = web.app.state.serving.pages.site().series, f"series/{key}.html"
-    assert SeriesViews(views).at(page).series == views.at(page).series  # a built site finds the same series
+    assert [len(cases) for cases in asked] == [1, 1]
     for wrong in ("gone", "%2e%2e", key.upper()):
         assert web.get(f"/badges/series/{wrong}.svg").status_code == 404, wrong
 

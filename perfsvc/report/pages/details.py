@@ -106,15 +106,14 @@ class SeriesDetails:
     """What the pages of series show besides the histories.
 
     Attributes:
-        quantities: returns those of the case of a time; None for another series, or if no run knows any. Like
-            ``compared``, it is called when the page of the series is rendered.
-        compared: returns the verdicts on the newest run of a series with samples against some runs before it. It is
-            called when the page of the series is rendered, because a verdict takes half a millisecond.
+        quantities: returns those of the case of a time; None for another series, or if no run knows any. It is called
+            when the page of the series is rendered.
+        compared: the verdicts on the newest run of each series with samples against some runs before it.
         differences: in what the full environments of two runs differ, for each change of a series' environment.
         environments: the full environments of the newest runs of all series, by run.
     """
 
     quantities: Callable[[Series], RunQuantities | None] = lambda _: None
-    compared: Callable[[Series], Sequence[ComparedNights]] = lambda _: ()
+    compared: Mapping[Series, Sequence[ComparedNights]] = field(default_factory=dict)
     differences: Mapping[tuple[int, int], EnvironmentDifferences] = field(default_factory=dict)
     environments: Mapping[int, FullEnvironment] = field(default_factory=dict)

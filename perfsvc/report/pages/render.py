@@ -103,12 +103,13 @@ INDEX = "index.html"
 FLEET = "fleet.html"
 BENCHMARKS = "benchmarks.html"
 SERIES = "series.html"
+FINDINGS = "findings.html"
 
 LISTS = {
     FLEET: ("fleet", "Fleet"),
     BENCHMARKS: ("benchmark_list", "Benchmarks"),
     SERIES: ("series_list", "Series"),
-    "findings.html": ("findings", "Findings"),
+    FINDINGS: ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
 }
 """The template and the title of each page in the site's root, in the order in which they are written."""

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -130,59 +130,43 @@ class LevelRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """What only the page of a series draws.
-
-    Attributes:
-        levels: separated by the change points; excluded runs and runs with uncommitted changes are ignored.
-        samples: of the newest runs, an array a replica, in seconds; only for times.
-    """
-
-    levels: tuple[LevelRange, ...] = ()
-    samples: Samples = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class SeriesView:
     """A series through the runs, oldest first.
 
     Attributes:
-        drawn: returns what only the page of the series draws. It is called when the page is rendered, so that lists
-            need not find levels, and processes that share pages share finding them.
         tonight: the verdict of tonight's run; None without one.
+        levels: separated by the change points; excluded runs and runs with uncommitted changes are ignored. Empty in
+            lists, which do not show them.
+        samples: of the newest runs, an array a replica, in seconds; only for times, and not in lists.
     """
 
     series: Series
     points: RunPoints
-    drawn: Callable[[], Drawn] = Drawn
     tonight: Judgement | None = None
+    levels: tuple[LevelRange, ...] = ()
+    samples: Samples = field(default_factory=dict)
 
     @property
     def has_level(self) -> bool:
         """Whether any run has a level."""
         return not np.isnan(self.points.level).all()
 
-    @property
-    def levels(self) -> tuple[LevelRange, ...]:
-        """The levels, separated by the change points."""
-        return self.drawn().levels
-
-    @property
-    def samples(self) -> Samples:
-        """The samples of the newest runs."""
-        return self.drawn().samples
-
 
 class SeriesViews(Sequence[SeriesView]):
-    """The views of all series of a site, in order."""
+    """The views of some series of a site, in order.
 
-    def __init__(self, views: Iterable[SeriesView] = ()) -> None:
+    Args:
+        views: the series whose views are shown.
+        known: every series that has a page; None for those of the views.
+    """
+
+    def __init__(self, views: Iterable[SeriesView] = (), known: Iterable[Series] | None = None) -> None:
         self._views = tuple(views)
         self._by_series = {view.series: view for view in self._views}
         self._by_case: dict[str, list[SeriesView]] = defaultdict(list)
-        self._pages: dict[Series, str] = {}
         for view in self._views:
             self._by_case[view.series.case.id].append(view)
+        self.known = frozenset(self._by_series if known is None else known)
 
     def __len__(self) -> int:
         return len(self._views)
@@ -198,7 +182,7 @@ class SeriesViews(Sequence[SeriesView]):
         return self._views[index]
 
     def get(self, series: Series) -> SeriesView | None:
-        """Return the view of a series; None if no run on the site measured it."""
+        """Return the view of a series; None if it is not among the views."""
         return self._by_series.get(series)
 
     def of(self, series: Series) -> SeriesView:
@@ -210,31 +194,11 @@ class SeriesViews(Sequence[SeriesView]):
 
     def page(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
-        path = self._pages.get(series, "")
-        if not path and self.known([series]):
-            path = self._pages[series] = series_page(series)
-        return path
+        return series_page(series) if series in self.known else ""
 
     def of_case(self, case: str) -> Sequence[SeriesView]:
         """Return the views of all series of a case, by the id of the case."""
         return self._by_case.get(case, ())
-
-    def at(self, path: str) -> SeriesView | None:
-        """Return the view of the series whose page lies at a path; None if there is none."""
-        return next((view for view in self._views if series_page(view.series) == path), None)
-
-    def known(self, series: Iterable[Series]) -> set[Series]:
-        """Return which of some series the site has."""
-        return {one for one in series if one in self._by_series}
-
-    def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
-        """Return the series that a run measured without a correct result; excluded data is left out."""
-        bad = []
-        for view in self._views:
-            at = int(np.searchsorted(view.points.runs, run))
-            if at in view.points.bad and view.points.runs[at] == run and at not in view.points.excluded:
-                bad.append((view.series, view.points[at]))
-        return bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +228,7 @@ class FindingView:
     news: EventKind | None = None
     events: tuple[FindingEvent, ...] = ()
     environment: EnvironmentDifferences | None = None
+    bad: Sequence[tuple[Series, RunPoint]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +266,7 @@ class Site:
         night: the number of the night of tonight's run; None if the run belongs to no night.
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
+        bad: the series that tonight's run measured without a correct result; excluded data is left out.
         compared: the runs that have a page that compares them with their baseline, the newest first.
         details: what the pages of series show besides the histories.
         fleet: the hosts and their GPUs.
@@ -319,6 +285,7 @@ class Site:
     night: int | None = None
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
+    bad: Sequence[tuple[Series, RunPoint]] = ()
     compared: tuple[int, ...] = ()
     details: SeriesDetails = field(default_factory=SeriesDetails)
     fleet: Fleet = field(default_factory=Fleet)

@@ -232,7 +232,7 @@ class SeriesTabs:
                     wording.change_and_interval(nights.ratio, nights.low, nights.high),
                     nights.reason,
                 ]
-                for nights in self.views.site.details.compared(view.series)
+                for nights in self.views.site.details.compared.get(view.series, ())
                 if nights.base in place and nights.new in place
             ],
         }

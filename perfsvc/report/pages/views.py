@@ -139,8 +139,8 @@ class Views:
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        known = self.site.series.known(row.series for row in judgements)
-        return {series: root + series_page(series) for series in known}
+        judged = {judgement.series for judgement in judgements}
+        return {series: root + series_page(series) for series in judged & self.site.series.known}
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""
@@ -187,7 +187,7 @@ class Views:
     @property
     def failed(self) -> list[tuple[Series, RunPoint]]:
         """The series that failed or were wrong in tonight's run."""
-        return [(series, point) for series, point in self._bad if point.status in BAD]
+        return [(series, point) for series, point in self.site.bad if point.status in BAD]
 
     @property
     def failed_stages(self) -> list[StageRow]:
@@ -197,12 +197,7 @@ class Views:
     @property
     def skipped(self) -> int:
         """The number of series that tonight's run skipped because their device cannot run them."""
-        return sum(point.status is Status.SKIPPED for _, point in self._bad)
-
-    @cached_property
-    def _bad(self) -> Sequence[tuple[Series, RunPoint]]:
-        """The series without a correct result in tonight's run."""
-        return self.site.series.bad(self.site.tonight.id) if self.site.tonight else ()
+        return sum(point.status is Status.SKIPPED for _, point in self.site.bad)
 
     @property
     def inconclusive(self) -> int:

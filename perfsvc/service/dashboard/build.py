@@ -22,7 +22,7 @@ from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
 from perfsvc.service.dashboard.details import FindingDetailsReader, FindingPictures
 from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
-from perfsvc.service.dashboard.series import SAMPLED, read_series
+from perfsvc.service.dashboard.series import SAMPLED, read_series, unsuccessful
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.service.notify.news import in_night, late_failures
@@ -170,10 +170,11 @@ def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
 
 
 def of_tonight(store: Store, site: Site) -> Site:
-    """Return the site with what only the first page shows: verdicts, GPUs, changes of the environment."""
+    """Return the site with what only the first page shows: verdicts, failures, GPUs, changes of the environment."""
     rows = list(site.runs.values())[::-1]
     return replace(
         site,
+        bad=unsuccessful(store, site.tonight.id) if site.tonight else (),
         verdicts=tuple(store.verdicts.of_run(site.tonight.id) if site.tonight else ()),
         devices=_devices(store, site.tonight, [row.id for row in rows]),
         environment=_environment(store, rows, site.tonight),

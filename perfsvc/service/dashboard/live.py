@@ -1,18 +1,16 @@
 """The pages of the site, rendered one at a time from the store, for a server."""
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from threading import Lock, RLock
-from typing import overload
+from threading import Lock
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, TIME, Case, Series
-from perfsvc.report.pages.render import FLEET, INDEX, SERIES, SitePages
-from perfsvc.report.pages.site import RunPoint, SeriesView, SeriesViews, Site, benchmark_page, finding_page, series_page
+from perfsvc.model import TIME, Case, Finding, RunRow
+from perfsvc.report.pages.render import BENCHMARKS, FINDINGS, FLEET, INDEX, SERIES, SitePages
+from perfsvc.report.pages.site import SeriesView, SeriesViews, Site, benchmark_page, finding_page, series_page
 from perfsvc.report.pages.spark import MOST_VALUES
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
@@ -20,102 +18,10 @@ from perfsvc.service.compare.side_by_side import against_baseline, side_by_side,
 from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, newest_results, of_tonight, outline
 from perfsvc.service.dashboard.details import FindingDetailsReader, FindingPictures
 from perfsvc.service.dashboard.fleet import gather_fleet
-from perfsvc.service.dashboard.series import place, read_newest, read_series, reported_errors
+from perfsvc.service.dashboard.series import read_newest, read_series, series_with_pages
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import since_baseline
 from perfsvc.store import Store
-
-
-class StoredSeries(SeriesViews):
-    """The series of a site as the database was in one state. Threads may share an object.
-
-    Args:
-        store: the database.
-        site: the runs and the findings in this state.
-    """
-
-    def __init__(self, store: Store, site: Site) -> None:
-        super().__init__()
-        self._store = store
-        self._site = site
-        self._rows = list(site.runs.values())[::-1]
-        self._findings = [view.finding for view in site.findings]
-        self._read: dict[Case, tuple[SeriesView, ...]] = {}
-        self._lock = RLock()
-
-    def __len__(self) -> int:
-        return len(self._measured)
-
-    @overload
-    def __getitem__(self, index: int) -> SeriesView: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[SeriesView, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> SeriesView | tuple[SeriesView, ...]:
-        """Return the view with this index; this reads all series."""
-        return self._all[index]
-
-    @cached_property
-    def _all(self) -> tuple[SeriesView, ...]:
-        return self._views_of(self._measured)
-
-    @cached_property
-    def _measured(self) -> frozenset[Series]:
-        """Every series that the site has; one of errors only if a finding or an event reports it."""
-        runs = [row.id for row in self._rows]
-        errors = reported_errors(self._store, runs, self._findings)
-        return frozenset(one for one in self._store.series.measured(runs) if one.metric != MAX_ERROR or one in errors)
-
-    @cached_property
-    def newest(self) -> SeriesViews:
-        """The series as lists show them, which are read faster than all that their pages show."""
-        return SeriesViews(read_newest(self._store, self._rows, self._site.tonight, self._findings, MOST_VALUES))
-
-    def read(self, series: Iterable[Series]) -> None:
-        """Read the cases of some series together, before a page asks for one after the other."""
-        with self._lock:
-            if cases := {one.case for one in series} - self._read.keys():
-                self._read |= dict.fromkeys(cases, ())
-                for view in read_series(self._store, self._rows, self._site.tonight, self._findings, cases):
-                    self._read[view.series.case] += (view,)
-
-    def _views_of(self, series: Iterable[Series]) -> tuple[SeriesView, ...]:
-        """Return the views of all series of the cases of some series, in order."""
-        cases = {one.case for one in series}
-        self.read(Series(case, "", "") for case in cases)
-        return tuple(sorted((view for case in cases for view in self._read[case]), key=lambda view: place(view.series)))
-
-    def get(self, series: Series) -> SeriesView | None:
-        """Return the view of a series; None if no run on the site measured it."""
-        return next((view for view in self._views_of([series]) if view.series == series), None)
-
-    def of_case(self, case: str) -> Sequence[SeriesView]:
-        """Return the views of all series of a case, by the id of the case."""
-        return self._views_of(one for one in self._measured if one.case.id == case)
-
-    def of_benchmark_at(self, path: str) -> Sequence[SeriesView]:
-        """Return the series of the benchmark whose page lies at a path; empty if there is none, or it has no time."""
-        return self._views_of(
-            one for one in self._measured if one.metric == TIME and benchmark_page(one.case.benchmark) == path
-        )
-
-    def at(self, path: str) -> SeriesView | None:
-        """Return the view of the series whose page lies at a path; None if there is none."""
-        return next((self.get(one) for one in self._measured if series_page(one) == path), None)
-
-    def known(self, series: Iterable[Series]) -> set[Series]:
-        """Return which of some series the site has."""
-        return set(series) & self._measured
-
-    def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
-        """Return the series that a run measured without a correct result; excluded data is left out."""
-        found = []
-        for series, history in self._store.series.unsuccessful(run).items():
-            (measured,) = history
-            found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
-        return sorted(found, key=lambda item: place(item[0]))
-
 
 OF_TWO_RUNS = re.compile(r"compare/(\d{1,18})-(\d{1,18})\.html")
 """The path of the page that compares two runs: ``compare/6-7.html`` judges run 7 against run 6."""
@@ -123,13 +29,14 @@ OF_ONE_RUN = re.compile(r"compare/(\d{1,18})\.html")
 """The path of the page that compares a run with its baseline."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _State:
-    """The site as the database was in one state."""
+    """The site as the database was in one state, without series."""
 
     version: str
-    pages: SitePages
-    series: StoredSeries
+    site: Site
+    rows: list[RunRow]
+    findings: list[Finding]
 
 
 class LivePages:
@@ -164,16 +71,31 @@ class LivePages:
         self._lock = Lock()
 
     def site(self) -> Site:
-        """Return what the pages show of the database as it is now."""
-        return self._now().pages.site
+        """Return what the pages show of the database as it is now, without series."""
+        return self._now().site
 
     def listed(self) -> Site:
         """Return the same with all series as lists show them: their newest points, and no levels."""
         return self._listed(self._now())
 
-    @staticmethod
-    def _listed(state: _State) -> Site:
-        return replace(state.pages.site, series=state.series.newest)
+    def series(self, path: str) -> tuple[Site, SeriesView] | None:
+        """Return the site and the view of the series whose page lies at a path; None if there is no such page."""
+        state = self._now()
+        series = next((one for one in state.site.series.known if series_page(one) == path), None)
+        if series is None:
+            return None
+        site = self._with(state, {series.case})
+        view = site.series.get(series)
+        return (site, view) if view else None
+
+    def _listed(self, state: _State) -> Site:
+        newest = read_newest(self._store, state.rows, state.site.tonight, state.findings, MOST_VALUES)
+        return replace(state.site, series=SeriesViews(newest, state.site.series.known))
+
+    def _with(self, state: _State, cases: set[Case]) -> Site:
+        """Return the site with all series of some cases."""
+        views = read_series(self._store, state.rows, state.site.tonight, state.findings, cases) if cases else ()
+        return replace(state.site, series=SeriesViews(views, state.site.series.known))
 
     def page(self, path: str) -> str | None:
         """Return a page; None if the site has no page at this path.
@@ -211,8 +133,10 @@ class LivePages:
         with self._lock:
             if self._state is None or self._state.version != version:
                 site = outline(self._store, self._store.runs.list(self._last), datetime.now(UTC))
-                series = StoredSeries(self._store, site)
-                self._state = _State(version, self._pages(replace(site, series=series)), series)
+                rows = list(site.runs.values())[::-1]
+                findings = [view.finding for view in site.findings]
+                known = SeriesViews((), series_with_pages(self._store, rows, findings))
+                self._state = _State(version, replace(site, series=known), rows, findings)
             return self._state
 
     def _pages(self, site: Site) -> SitePages:
@@ -228,40 +152,48 @@ class LivePages:
 
     def _render(self, state: _State, path: str) -> str | None:
         """Return a page that a built site has too; None if there is no such page."""
-        if path == INDEX:
-            to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
-            state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
-            return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
-        if one := OF_ONE_RUN.fullmatch(path):
+        site = state.site
+        if path in {SERIES, BENCHMARKS}:
+            site = self._listed(state)
+        elif path == FLEET:
+            site = replace(site, fleet=gather_fleet(self._store, state.rows))
+        elif path in {INDEX, FINDINGS}:
+            listed = [view for view in site.findings if path == FINDINGS or view.news or view.finding.state not in OVER]
+            site = self._with(state, {view.finding.worst.series.case for view in listed if view.finding.worst})
+            site = of_tonight(self._store, site) if path == INDEX else site
+        elif one := OF_ONE_RUN.fullmatch(path):
             return self._judged(state, int(one[1]))
-        for shown in state.pages.site.findings:
-            if path == finding_page(shown.finding.id):
-                state.series.read(moved.series for moved in shown.finding.moved)
-        if path == SERIES:
-            return self._pages(self._listed(state)).list(SERIES)
-        if path == FLEET:
-            site = state.pages.site
-            fleet = gather_fleet(self._store, list(site.runs.values())[::-1])
-            return self._pages(replace(site, fleet=fleet)).list(FLEET)
-        if path.startswith("benchmarks/") and (of_benchmark := state.series.of_benchmark_at(path)):
-            return state.pages.benchmark(of_benchmark)
-        if path.startswith("series/") and (view := state.series.at(path)):
-            return self._series(state, view)
-        return state.pages.page(path)
+        elif path.startswith("benchmarks/"):
+            return self._benchmark(state, path)
+        elif path.startswith("series/"):
+            return self._series(state, path)
+        else:
+            moved = (view.finding.moved for view in site.findings if path == finding_page(view.finding.id))
+            site = self._with(state, {each.series.case for each in chain(*moved)})
+        return self._pages(site).page(path)
 
-    def _series(self, state: _State, view: SeriesView) -> str:
-        """Return the page of a series; the details are read of its case alone."""
-        site, case = state.pages.site, view.series.case
-        rows = list(site.runs.values())[::-1]
-        of_case = state.series.of_case(case.id)
-        details = gather_details(self._store, rows, of_case, site.environments, self._threshold, cases={case})
+    def _benchmark(self, state: _State, path: str) -> str | None:
+        """Return the page of a benchmark; None if there is none."""
+        times = {one.case for one in state.site.series.known if one.metric == TIME}
+        site = self._with(state, {case for case in times if benchmark_page(case.benchmark) == path})
+        return self._pages(site).benchmark(site.series) if len(site.series) else None
+
+    def _series(self, state: _State, path: str) -> str | None:
+        """Return the page of a series; None if there is none."""
+        found = self.series(path)
+        if found is None:
+            return None
+        site, view = found
+        case = view.series.case
+        of_case = site.series.of_case(case.id)
+        details = gather_details(self._store, state.rows, of_case, site.environments, self._threshold, cases={case})
         return self._pages(replace(site, details=details)).series(view)
 
     def _judged(self, state: _State, run: int) -> str | None:
         """Return the page that compares a run with its baseline; None if the run has no verdicts, or is excluded."""
-        site = state.pages.site
+        site, pages = state.site, self._pages(state.site)
         if run in site.compared:
-            return state.pages.comparison(comparison(self._store, site, run, self._threshold))
+            return pages.comparison(comparison(self._store, site, run, self._threshold))
         row = self._store.runs.get(run)
         if not with_verdicts(self._store, [row]):
             return None
@@ -269,7 +201,7 @@ class LivePages:
             number if number and with_verdicts(self._store, [self._store.runs.get(number)]) else None
             for number in self._store.runs.neighbours(run, None)
         )
-        return state.pages.comparison(against_baseline(self._store, row, (before, after), self._threshold))
+        return pages.comparison(against_baseline(self._store, row, (before, after), self._threshold))
 
     def _compare(self, state: _State, base: int, new: int) -> str:
         """Return the page of a comparison of two runs."""
@@ -281,4 +213,4 @@ class LivePages:
             environment=since_baseline(self._store, base, new, compared.judgements),
             neighbours=self._store.runs.neighbours(new, base),
         )
-        return state.pages.comparison(sides)
+        return self._pages(state.site).comparison(sides)

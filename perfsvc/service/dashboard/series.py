@@ -1,25 +1,20 @@
 """The series of the site: the points and levels of their histories, for many series at once."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, TIME, Case, Finding, Judgement, Series
-from perfsvc.report.pages.details import Samples
-from perfsvc.report.pages.site import Drawn, LevelRange, RunPoints, SeriesView
+from perfsvc.model import MAX_ERROR, TIME, Case, Finding, Series
+from perfsvc.report.pages.site import LevelRange, RunPoint, RunPoints, SeriesView
 from perfsvc.report.wording import Outcome, outcome
-from perfsvc.store import RunRow, SeriesHistory, Store, VerdictEvent
+from perfsvc.store import RunRow, SeriesHistory, Store
 
 SAMPLED = 14
 """How many of the newest runs have their samples, and a comparison with their baseline, on the pages."""
-
-TOGETHER = 64
-"""At least so many series are drawn together: finding the levels of one alone takes ten times as long."""
 
 
 def read_series(
@@ -30,6 +25,9 @@ def read_series(
     cases: Collection[Case] | None = None,
 ) -> tuple[SeriesView, ...]:
     """Return the view of every series, in order; a series of errors only if a finding or an event reports this series.
+
+    No level extends across a run in which a finding saw the series move, or return to its old level, even if too few
+    runs follow it to detect a change. Runs with uncommitted changes are shown but belong to no level.
 
     Args:
         store: the database.
@@ -46,13 +44,18 @@ def read_series(
             breaks[moved.series] |= {run for run in (moved.first_run or finding.first_run, moved.recovered_run) if run}
     errors = {series for series in (*breaks, *events) if series.metric == MAX_ERROR}
     histories = store.series.histories(runs, errors=errors, cases=cases)
-    return series_views(
-        histories,
-        events,
-        lambda of: store.series.samples(runs[:SAMPLED], of),
-        {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
-        dirty={row.id for row in rows if row.provenance.dirty},
-        breaks=breaks,
+    verdicts = {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {}
+    ordered = sorted(histories, key=place)
+    points = _all_points(
+        [histories[series] for series in ordered],
+        [{event.run: outcome(event) for event in events.get(series, ())} for series in ordered],
+    )
+    dirty = {row.id for row in rows if row.provenance.dirty}
+    levels = _levels(points, dirty, [breaks.get(series, ()) for series in ordered])
+    samples = store.series.samples(runs[:SAMPLED], {series.case for series in ordered if series.metric == TIME})
+    return tuple(
+        SeriesView(series, of_series, verdicts.get(series), divided, samples.get(series, {}))
+        for series, of_series, divided in zip(ordered, points, levels, strict=True)
     )
 
 
@@ -78,8 +81,7 @@ def read_newest(
     ordered = sorted(histories, key=place)
     points = _all_points([histories[series] for series in ordered], [{}] * len(ordered))
     return tuple(
-        SeriesView(series, of_series, tonight=verdicts.get(series))
-        for series, of_series in zip(ordered, points, strict=True)
+        SeriesView(series, of_series, verdicts.get(series)) for series, of_series in zip(ordered, points, strict=True)
     )
 
 
@@ -89,74 +91,25 @@ def reported_errors(store: Store, runs: Sequence[int], findings: Sequence[Findin
     return errors | store.verdicts.events(runs, metric=MAX_ERROR).keys()
 
 
+def unsuccessful(store: Store, run: int) -> list[tuple[Series, RunPoint]]:
+    """Return the series that a run measured without a correct result, in order; excluded data is left out."""
+    found = []
+    for series, history in store.series.unsuccessful(run).items():
+        (measured,) = history
+        found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
+    return sorted(found, key=lambda item: place(item[0]))
+
+
+def series_with_pages(store: Store, rows: Sequence[RunRow], findings: Sequence[Finding]) -> set[Series]:
+    """Return every series that the site has: all that its runs measured, without errors that nothing reports."""
+    runs = [row.id for row in rows]
+    errors = reported_errors(store, runs, findings)
+    return {series for series in store.series.measured(runs) if series.metric != MAX_ERROR or series in errors}
+
+
 def place(series: Series) -> tuple[str, str, str, bool, str]:
     """Return the key by which series are ordered on the pages."""
     return series.case.id, series.device_model, series.device, series.metric != TIME, series.metric
-
-
-def series_views(
-    histories: Mapping[Series, SeriesHistory],
-    events: Mapping[Series, Sequence[VerdictEvent]],
-    read_samples: Callable[[Collection[Case]], Mapping[Series, Samples]],
-    tonight: Mapping[Series, Judgement],
-    *,
-    dirty: Collection[int],
-    breaks: Mapping[Series, Collection[int]],
-) -> tuple[SeriesView, ...]:
-    """Return the view of each series, ordered by case, device, metric and cache state.
-
-    Args:
-        histories: each series in each run, oldest first.
-        events: the verdicts to mark in the chart of each series.
-        read_samples: returns the samples of the newest runs of some cases; called when a page draws one of them.
-        tonight: the verdicts of tonight's run.
-        dirty: the runs with uncommitted changes, which are shown but belong to no level.
-        breaks: the runs in which a finding saw a series move, or return to its old level. No level extends across such
-            a run, even if too few runs follow it to detect a change.
-    """
-    ordered = sorted(histories, key=place)
-    points = _all_points(
-        [histories[series] for series in ordered],
-        [{event.run: outcome(event) for event in events.get(series, ())} for series in ordered],
-    )
-    views: list[SeriesView] = []
-    for group in whole_cases(ordered):
-        some = ordered[group]
-        drawn = cache(partial(_drawn, some, points[group], dirty, breaks, read_samples))
-        views += [
-            SeriesView(series, of_series, partial(_item, drawn, at), tonight.get(series))
-            for at, (series, of_series) in enumerate(zip(some, points[group], strict=True))
-        ]
-    return tuple(views)
-
-
-def whole_cases(ordered: Sequence[Series]) -> Iterator[slice]:
-    """Yield slices of some series in order, each of at least ``TOGETHER`` if there are so many, and of whole cases."""
-    begin = 0
-    for at, series in enumerate(ordered):
-        if at - begin >= TOGETHER and series.case.id != ordered[at - 1].case.id:
-            yield slice(begin, at)
-            begin = at
-    if ordered:
-        yield slice(begin, len(ordered))
-
-
-def _drawn(
-    series: Sequence[Series],
-    points: Sequence[RunPoints],
-    dirty: Collection[int],
-    breaks: Mapping[Series, Collection[int]],
-    read_samples: Callable[[Collection[Case]], Mapping[Series, Samples]],
-) -> list[Drawn]:
-    """Return what the pages of some series draw."""
-    levels = _levels(points, dirty, [breaks.get(of_one, ()) for of_one in series])
-    times = {of_one.case for of_one in series if of_one.metric == TIME}
-    samples = read_samples(times) if times else {}
-    return [Drawn(of_one, samples.get(name, {})) for name, of_one in zip(series, levels, strict=True)]
-
-
-def _item(drawn: Callable[[], Sequence[Drawn]], at: int) -> Drawn:
-    return drawn()[at]
 
 
 def _all_points(histories: Sequence[SeriesHistory], verdicts: Sequence[Mapping[int, Outcome]]) -> list[RunPoints]:

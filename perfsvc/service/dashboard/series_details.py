@@ -1,7 +1,7 @@
 """What the pages of series show besides the histories: further metrics, compared nights and full environments."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,6 @@ from perfsvc.model import (
 )
 from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
 from perfsvc.report.pages.site import RunPoints, SeriesView
-from perfsvc.service.dashboard.series import whole_cases
 from perfsvc.service.environment import environment_differences
 from perfsvc.store import CaseQuantities, Store
 
@@ -52,7 +51,7 @@ def gather_details(
     changes = {pair for view in series for pair in _changes(view.points)}
     return SeriesDetails(
         _quantities(store, [row.id for row in rows], series, environments, devices, cases=cases),
-        _comparisons(series, devices, threshold),
+        _compared([view for view in series if view.series.metric == TIME], devices, threshold),
         {
             (before, after): differences
             for (before, after), differences in environment_differences(store, changes).items()
@@ -136,23 +135,6 @@ def _quantities(
     def of_series(of_one: Series) -> RunQuantities | None:
         view, case = times.get(of_one), stored.get(of_one)
         return of_view(view, case) if view and case else None
-
-    return of_series
-
-
-def _comparisons(
-    series: Sequence[SeriesView], devices: Mapping[str, DeviceInfo], threshold: judge.ThresholdOption
-) -> Callable[[Series], Sequence[ComparedNights]]:
-    """Return a function that returns the verdicts on the newest run of a series with samples, as ``_compared`` does."""
-    of_group: dict[Series, Callable[[], dict[Series, tuple[ComparedNights, ...]]]] = {}
-    for group in whole_cases([view.series for view in series]):
-        times = [view for view in series[group] if view.series.metric == TIME]
-        together = cache(partial(_compared, times, devices, threshold))
-        of_group |= {view.series: together for view in times}
-
-    def of_series(of_one: Series) -> Sequence[ComparedNights]:
-        together = of_group.get(of_one)
-        return together().get(of_one, ()) if together else ()
 
     return of_series
 
