@@ -35,7 +35,7 @@ def expected_series(connection: Connection, run: int) -> dict[Series, int]:
     These are the series of the previous run of each device, without cases that were over budget or excluded in ``run``.
     """
     previous = _previous_runs(connection, run)
-    earlier = measured_before_budget_ran_out(connection, previous)
+    earlier = _measured_before_budget_ran_out(connection, previous)
     excused = _not_measured(connection, run)
     runs: dict[Series, int] = {}
     for source in sorted({*previous.values(), *earlier.values()}):
@@ -79,7 +79,7 @@ def _devices(connection: Connection, run: int) -> set[str]:
     return set(connection.scalars(select(Devices.uuid).where(Devices.id.in_(measured))))
 
 
-def measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:
+def _measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:
     """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
 
     A case that is excluded from judging counts as over budget. ``runs`` maps the UUID of each device to a run on it.
