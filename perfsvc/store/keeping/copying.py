@@ -46,14 +46,14 @@ class Copier:
     def __init__(self, source: Connection, target: Connection, numbers: Numbers) -> None:
         self.source = source
         self.target = target
-        self._numbers = numbers
+        self.numbers = numbers
 
     def number(self, table: Table, number: Any) -> Any:
         """Return the number in the target of a row of the source; None if the target does not have the row.
 
         Cases and rows that several runs share are copied if they are missing.
         """
-        known = self._numbers[table]
+        known = self.numbers[table]
         if number in known:
             return known[number]
         if table in SHARED:
@@ -73,13 +73,11 @@ class Copier:
         values: Row = {}
         for name, referred, nullable in _references(table):
             value = row[name]
-            if referred is not None and value is not None:
+            if value is not None:
                 value = self.number(referred, value)
                 if value is None and not nullable:
                     raise NotCopiedError(f"{table.__tablename__}.{name} refers to {row[name]!r}, which is not copied")
             values[name] = value
-        for name in _unread(table):
-            values[name] = None
         for name in _plain(table):
             values[name] = row[name]
         return values
@@ -89,7 +87,7 @@ class Copier:
         result = self.target.execute(insert(table), self.translated(table, row))
         key = result.inserted_primary_key
         assert key is not None  # noqa: S101 - for mypy: only an insert of several rows has none
-        self._numbers[table][row["id"]] = int(key[0])
+        self.numbers[table][row["id"]] = int(key[0])
         return int(key[0])
 
     def put_all(self, table: Table, rows: Iterator[Row]) -> None:
@@ -97,10 +95,11 @@ class Copier:
         while part := list(islice(rows, ROWS)):
             self.target.execute(insert(table), part)
 
-    def row(self, table: Table, number: int) -> Row | None:
-        """Return a row of the source by its number; None if there is none."""
-        found = self.source.execute(select(table).where(_column(table, "id") == number)).mappings().first()
-        return None if found is None else dict(found)
+    def row(self, table: Table, number: int) -> StoredRow:
+        """Return a row of the source by its number; raises ``NotCopiedError`` if it was deleted meanwhile."""
+        for row in self.rows(table, _column(table, "id") == number):
+            return row
+        raise NotCopiedError("the row was deleted while the databases were compared")
 
     def rows(self, table: Table, *where: ColumnElement[bool]) -> Iterator[StoredRow]:
         """Yield the rows of the source that meet some conditions, in the order of their primary key."""
@@ -142,7 +141,7 @@ class Copier:
 
     def _add_parts(self, table: Table, column: str, owner: int, numbers: Mapping[Any, Any]) -> None:
         """Copy the parts of new rows; ``numbers`` has the number in the target of each new row."""
-        outer, self._numbers[table] = self._numbers[table], dict(numbers)
+        outer, self.numbers[table] = self.numbers[table], dict(numbers)
         for part, refers in PARTS[table].items():
             query = (
                 select(part)
@@ -151,7 +150,7 @@ class Copier:
             )
             rows = self._stream(query)
             self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
-        self._numbers[table] = outer
+        self.numbers[table] = outer
 
     def _stored(self, table: Table, column: str, owner: int) -> dict[_Key, Any]:
         """Return the rows of an owner in the target: the number of each row by its identity."""
@@ -180,7 +179,7 @@ class Copier:
             insert_new(self.target, table, values)
             stored = self.target.execute(query).scalar_one()
             for part, refers in PARTS.get(table, {}).items():
-                self._numbers[table][number] = stored
+                self.numbers[table][number] = stored
                 rows = self.rows(part, _column(part, refers) == number)
                 for part_row in rows:
                     insert_new(self.target, part, self.translated(part, part_row))
@@ -195,7 +194,7 @@ class Copier:
         stored = self.source.execute(select(Cases.id, *CASE_COLUMNS)).all()
         cases = {number: replace(case_of(*name), formerly=former.get(number, ())) for number, *name in stored}
         ids = case_ids(self.target, cases.values())
-        self._numbers[Cases] |= {number: ids[case] for number, case in cases.items()}
+        self.numbers[Cases] |= {number: ids[case] for number, case in cases.items()}
 
     def _find_profiles(self, number: int) -> None:
         """Note the number of each profile of the run to which a profile belongs, if the target has the run."""
@@ -208,7 +207,7 @@ class Copier:
         for row in self.rows(Profiles, Profiles.run_id == run):
             values = self.translated(Profiles, row)
             own = tuple(values[name] for name in IDENTITY[Profiles])
-            self._numbers[Profiles][row["id"]] = stored.get((own, seen[own]))
+            self.numbers[Profiles][row["id"]] = stored.get((own, seen[own]))
             seen[own] += 1
 
 
@@ -227,29 +226,20 @@ def _tables() -> dict[str, Table]:
 
 
 @cache
-def _references(table: Table) -> Sequence[tuple[str, Table | None, bool]]:
+def _references(table: Table) -> Sequence[tuple[str, Table, bool]]:
     """Return the columns of a table that refer to a row: the name, the table of the row, and whether it may be NULL."""
-    references: list[tuple[str, Table | None, bool]] = []
+    references: list[tuple[str, Table, bool]] = []
     for column in table.__table__.columns:
-        soft = NOT_REFERRED.get((table, column.name))
         referred = [_tables()[key.column.table.name] for key in column.foreign_keys]
-        if soft or referred:
-            references.append((column.name, soft or referred[0], bool(column.nullable)))
+        if (table, column.name) in NOT_REFERRED:
+            referred = [NOT_REFERRED[table, column.name]]
+        if referred:
+            references.append((column.name, referred[0], bool(column.nullable)))
     return references
 
 
 @cache
-def _unread(table: Table) -> Sequence[str]:
-    return [name for (of_table, name), referred in NOT_REFERRED.items() if of_table is table and referred is None]
-
-
-@cache
 def _plain(table: Table) -> Sequence[str]:
-    """Return the columns that are copied as they are."""
-    other = {name for name, *_ in _references(table)} | set(_unread(table))
-    numbered = table in IDENTITY  # then ``id`` is only a number in this database
-    return [
-        column.name
-        for column in table.__table__.columns
-        if column.name not in other and not (numbered and column.name == "id")
-    ]
+    """Return the columns that are copied as they are; the ``id`` is only a number in this database."""
+    other = {name for name, *_ in _references(table)} | ({"id"} if table in IDENTITY else set())
+    return [column.name for column in table.__table__.columns if column.name not in other]

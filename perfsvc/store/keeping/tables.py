@@ -114,16 +114,11 @@ LEFT_OUT: Final[dict[Table, str]] = {
 }
 """Tables that are not copied, with the reason."""
 
-NOT_REFERRED: Final = {
+NOT_REFERRED: Final[dict[tuple[Table, str], Table]] = {
     (Exclusions, "run_id"): Runs,
     (Levels, "baseline_run_id"): Runs,
     (Levels, "binary_id"): Binaries,
     (Levels, "python_code_id"): PythonCodes,
     (FindingEvents, "night"): Nights,
-    (Messages, "event_id"): None,
 }
-"""Columns that hold the number of a row without a foreign key, with the table of this row.
-
-None means that the column stays empty: it says up to which event a watchdog has reported, and each database has a
-watchdog of its own.
-"""
+"""Columns that hold the number of a row without a foreign key, with the table of this row."""
