@@ -61,24 +61,9 @@ class Removed:
 class RemovedCode:
     """The numbers of removed profiler reports and binaries, and the artifacts that nothing uses any more."""
 
-    reports: int
-    binaries: int
-    artifacts: Removed
-
-
-@dataclass(frozen=True, slots=True)
-class Prunable:
-    """How much the database has of each kind of data that pruning removes.
-
-    Attributes:
-        samples: measurements that have samples.
-        reports: profiles that have a report.
-    """
-
-    samples: int
-    reports: int
-    binaries: int
-    nights: int
+    reports: int = 0
+    binaries: int = 0
+    artifacts: Removed = Removed()
 
 
 class Retention:
@@ -103,15 +88,14 @@ class Retention:
             newest = _newest_confirmed(connection)
         return now if newest is None else min(now, newest + SLACK)
 
-    def prunable(self) -> Prunable:
-        """Return how much the database has of each kind of data that pruning removes."""
+    def prunable(self) -> tuple[int, ...]:
+        """Return how many measurements have samples, how many profiles have a report, and all binaries and nights."""
+        counts = (
+            *(Measurements.samples.is_not(None), Profiles.report_sha256.is_not(None)),
+            *(Binaries.id.is_not(None), Nights.id.is_not(None)),
+        )
         with self._database.reading() as connection:
-            return Prunable(
-                samples=connection.scalar(select(func.count()).where(Measurements.samples.is_not(None))) or 0,
-                reports=connection.scalar(select(func.count()).where(Profiles.report_sha256.is_not(None))) or 0,
-                binaries=connection.scalar(select(func.count(Binaries.id))) or 0,
-                nights=connection.scalar(select(func.count(Nights.id))) or 0,
-            )
+            return tuple(connection.scalar(select(func.count()).where(counted)) or 0 for counted in counts)
 
     def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.

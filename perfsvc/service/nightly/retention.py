@@ -3,7 +3,7 @@
 import contextlib
 import os
 import platform
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import FILES
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
-from perfsvc.store.retention import Prunable, Removed, RemovedCode
+from perfsvc.store.retention import Removed, RemovedCode
 
 KEPT = "a run is under way, so binaries and reports are kept until the next time"
 LARGEST_SHARE = 0.5
@@ -59,7 +59,7 @@ class Pruned:
     @property
     def parts(self) -> list[str]:
         """A text for each kind of data that was removed: how many, and their size."""
-        code = self.code or RemovedCode(0, 0, Removed())
+        code = self.code or RemovedCode()
         counted = (
             (self.samples, "measurement's samples", "measurements' samples"),
             (Removed(code.reports), "profiler's report", "profilers' reports"),
@@ -168,18 +168,21 @@ def _remove(
     return Pruned(samples, code, tuple(removed_nights), files, now, entries=entries)
 
 
-def _excess(planned: Pruned, prunable: Prunable) -> str:
-    """Return a text that lists each kind of data of which more than ``LARGEST_SHARE`` would be removed, or empty."""
-    code = planned.code or RemovedCode(0, 0, Removed())
+def _excess(planned: Pruned, prunable: Sequence[int]) -> str:
+    """Return a text that lists each kind of data of which more than ``LARGEST_SHARE`` would be removed, or empty.
+
+    ``prunable`` is how much the database has of each kind.
+    """
+    code = planned.code or RemovedCode()
     kinds = (
-        (planned.samples.count, prunable.samples, "the samples of {} of {} measurements"),
-        (code.reports, prunable.reports, "{} of {} profilers' reports"),
-        (code.binaries, prunable.binaries, "{} of {} binaries"),
-        (len(planned.nights), prunable.nights, "{} of {} nights"),
+        (planned.samples.count, "the samples of {} of {} measurements"),
+        (code.reports, "{} of {} profilers' reports"),
+        (code.binaries, "{} of {} binaries"),
+        (len(planned.nights), "{} of {} nights"),
     )
     return ", ".join(
         words.format(removed, total)
-        for removed, total, words in kinds
+        for (removed, words), total in zip(kinds, prunable, strict=True)
         if removed > FEW and removed > LARGEST_SHARE * total
     )
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, func, select, union
+from sqlalchemy import Connection, Select, bindparam, exists, func, select, union
 
 from perfsvc.model import FIRST_RUNS, CacheState, Case, Direction, FindingState, RunState, Series, Status, Verdict
 from perfsvc.store.cases import ids_of, judged, load_series, series_of, with_series
@@ -36,7 +36,8 @@ def expected_series(connection: Connection, run: int) -> dict[Series, int]:
     """
     previous = _previous_runs(connection, run)
     earlier = _measured_before_budget_ran_out(connection, previous)
-    excused = _not_measured(connection, run)
+    unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run))).values()
+    excused = {(series.case, series.device, series.cache) for series in unmeasured}
     runs: dict[Series, int] = {}
     for source in sorted({*previous.values(), *earlier.values()}):
         for series in correct_series(connection, source).values():
@@ -82,14 +83,16 @@ def _devices(connection: Connection, run: int) -> set[str]:
 def _measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:
     """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
 
-    A case that is excluded from judging counts as over budget. ``runs`` maps the UUID of each device to a run on it.
+    A case that is excluded from judging counts as over budget. Runs without uncommitted changes are preferred.
+    ``runs`` maps the UUID of each device to a run on it.
     """
     found: dict[_Cell, int] = {}
     for device, run in runs.items():
         scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
         unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run)), Devices.uuid == device)
+        clean = func.max(Runs.id).filter(Runs.git_dirty.is_(False))
         query = (
-            select(Levels.series_id, newest_clean())
+            select(Levels.series_id, func.coalesce(clean, func.max(Runs.id)))
             .join(Runs, Runs.id == Levels.run_id)
             .where(among(Levels.series_id, unmeasured), Levels.status.is_not(None), Levels.excluded.is_(None))
             .where(Levels.run_id < run, Runs.scope == scope, Runs.state == RunState.FINISHED)
@@ -101,12 +104,6 @@ def _measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, i
     return found
 
 
-def newest_clean() -> ColumnElement[int]:
-    """Return an SQL aggregate: the newest run of a group of rows, preferably without uncommitted changes."""
-    clean = func.max(Runs.id).filter(Runs.git_dirty.is_(False))
-    return func.coalesce(clean, func.max(Runs.id))
-
-
 def _skipped(run: int) -> Select[Any]:
     """Return a query of the series of times that were over budget in a run or individually excluded from it."""
     over_budget = select(OverBudgetCases.series_id).where(OverBudgetCases.run_id == run)
@@ -114,12 +111,6 @@ def _skipped(run: int) -> Select[Any]:
     is_excluded = (Levels.run_id == run, Levels.excluded.is_not(None), exists().where(*by_case))
     excluded = select(Levels.series_id).join(SeriesRows, SeriesRows.id == Levels.series_id).where(*is_excluded)
     return select(union(over_budget, excluded).subquery())
-
-
-def _not_measured(connection: Connection, run: int) -> set[_Cell]:
-    """Return the cases that were over budget in a run or individually excluded from it."""
-    unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run)))
-    return {(series.case, series.device, series.cache) for series in unmeasured.values()}
 
 
 MOST_NIGHTS = 30

@@ -118,17 +118,11 @@ class Copier:
             owner: the number of the owner in the source.
             owner_in_target: its number in the target.
         """
-        identity = _identity(table)
         stored = self._stored(table, column, owner_in_target)
-        seen: Counter[tuple[Any, ...]] = Counter()
         new: dict[_Key, Any] = {}
 
         def missing() -> Iterator[Row]:
-            for row in self.rows(table, _column(table, column) == owner):
-                values = self.translated(table, row)
-                own = tuple(values[name] for name in identity)
-                key = own, seen[own]  # two equal rows of the source are two rows of the target
-                seen[own] += 1
+            for key, row, values in self._identified(table, column, owner):
                 if key not in stored:
                     new[key] = row["id"] if table in PARTS else None
                     yield values
@@ -151,6 +145,18 @@ class Copier:
             rows = self._stream(query)
             self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
         self.numbers[table] = outer
+
+    def _identified(self, table: Table, column: str, owner: int) -> Iterator[tuple[_Key, StoredRow, Row]]:
+        """Yield the rows of an owner in the source, each after its identity in the target and before its translation.
+
+        Two equal rows of the source are two rows of the target.
+        """
+        seen: Counter[tuple[Any, ...]] = Counter()
+        for row in self.rows(table, _column(table, column) == owner):
+            values = self.translated(table, row)
+            own = tuple(values[name] for name in _identity(table))
+            yield (own, seen[own]), row, values
+            seen[own] += 1
 
     def _stored(self, table: Table, column: str, owner: int) -> dict[_Key, Any]:
         """Return the rows of an owner in the target: the number of each row by its identity."""
@@ -198,17 +204,13 @@ class Copier:
 
     def _find_profiles(self, number: int) -> None:
         """Note the number of each profile of the run to which a profile belongs, if the target has the run."""
-        run = self.source.scalar(select(Profiles.run_id).where(Profiles.id == number))
+        run = self.source.execute(select(Profiles.run_id).where(Profiles.id == number)).scalar_one()
         run_in_target = self.number(Runs, run)
         if run_in_target is None:
             return
         stored = self._stored(Profiles, "run_id", run_in_target)
-        seen: Counter[tuple[Any, ...]] = Counter()
-        for row in self.rows(Profiles, Profiles.run_id == run):
-            values = self.translated(Profiles, row)
-            own = tuple(values[name] for name in IDENTITY[Profiles])
-            self.numbers[Profiles][row["id"]] = stored.get((own, seen[own]))
-            seen[own] += 1
+        for key, row, _ in self._identified(Profiles, "run_id", run):
+            self.numbers[Profiles][row["id"]] = stored.get(key)
 
 
 def _column(table: Table, name: str) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
@@ -62,10 +63,7 @@ class ImportStore:
             put_device(connection, device)
         now = datetime.now(UTC)
         row = run_row(run.provenance, RunState.FINISHED) | {"finished_at": now}
-        number = new_id(connection, Runs, row)
-        replicas = put_measurements(connection, number, run.entries, self._keys)
-        connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
-        write_levels(connection, number)
+        number = _put_run(connection, row, run.entries, self._keys)
         parts = [
             {"digest": digest, "run_id": number, "format": run.format, "path": path, "imported_at": now}
             for digest, path in run.parts.items()
@@ -148,26 +146,12 @@ class ReceivedStore:
                 return Received(known, new=False)
             _put_devices(connection, sent.devices)
             case_ids(connection, cases)
-            run = self._put_run(connection, sent, measurements)
-            write_levels(connection, run)
-            _put_peaks(connection, run, sent)
+            row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
+            run = _put_run(connection, row, map(_entry, measurements), self._keys)
+            _put_state(connection, run, sent)
             row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
             connection.execute(insert(ReceivedRuns), row)
             return Received(run, new=True)
-
-    def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
-        """Store a run with its measurements, its environment and the cases that were over budget."""
-        row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
-        number = new_id(connection, Runs, row)
-        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys)
-        connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
-        if sent.environment is not None:
-            put_full(connection, number, sent.environment)
-        times = [Series(case, uuid, "", TIME, cache) for uuid, case, cache in sent.over_budget]
-        over_budget = [{"run_id": number, "series_id": of} for of in put_series(connection, times).values()]
-        if over_budget:
-            connection.execute(insert(OverBudgetCases), over_budget)
-        return number
 
 
 class ReusedKeyError(UsageError):
@@ -201,8 +185,26 @@ def _put_devices(connection: Connection, devices: Iterable[DeviceInfo]) -> None:
         put_device(connection, device)
 
 
-def _put_peaks(connection: Connection, run: int, sent: SentRun) -> None:
-    """Store the measured peaks of a run; a peak of a GPU that the database has stays as it is."""
+def _put_run(connection: Connection, row: dict[str, Any], entries: Iterable[MeasurementEntry], keys: Keys) -> int:
+    """Store a run that has ended, with its measurements and levels; return its number."""
+    number = new_id(connection, Runs, row)
+    replicas = put_measurements(connection, number, entries, keys)
+    connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
+    write_levels(connection, number)
+    return number
+
+
+def _put_state(connection: Connection, run: int, sent: SentRun) -> None:
+    """Store the environment of a run, the cases that were over budget, and the measured peaks.
+
+    A peak of a GPU that the database has stays as it is.
+    """
+    if sent.environment is not None:
+        put_full(connection, run, sent.environment)
+    times = [Series(case, uuid, "", TIME, cache) for uuid, case, cache in sent.over_budget]
+    over_budget = [{"run_id": run, "series_id": of} for of in put_series(connection, times).values()]
+    if over_budget:
+        connection.execute(insert(OverBudgetCases), over_budget)
     ids = device_ids(connection, {*sent.peaks, *(peak.device for peak in sent.gpu_peaks)})
     rows = [
         {
