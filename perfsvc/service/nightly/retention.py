@@ -143,28 +143,25 @@ def _remove(
     dry_run: bool,
 ) -> Pruned:
     """Remove the data that is too old at the time ``now``, except data that the runs in ``keep`` need."""
-    removed_nights: list[int] = []
-    if before := _before(now, retention.nights):
-        removed_nights = store.retention.nights(before, dry_run=dry_run)
-    samples = Removed()
-    if before := _before(now, retention.samples):
-        samples = store.retention.samples(before, keep, dry_run=dry_run)
+    before = {kind: _before(now, age) for kind, age in retention.model_dump().items()}
+    old_nights, old_samples, old_entries = before["nights"], before["samples"], before["audit"]
+    removed_nights = store.retention.nights(old_nights, dry_run=dry_run) if old_nights else []
+    samples = store.retention.samples(old_samples, keep, dry_run=dry_run) if old_samples else Removed()
     code = store.retention.code(
-        binaries=_before(now, retention.binaries),
-        profiles=_before(now, retention.profiles),
+        binaries=before["binaries"],
+        profiles=before["profiles"],
         keep=keep,
         watched=HISTORY_RUNS,
         now=now,
         dry_run=dry_run,
     )
     files = Removed()
-    if nights and (before := _before(now, retention.nights)):
+    if nights and old_nights:
         stored_nights = {night.id for night in store.nights.list()}
         night_numbers = range(max(stored_nights, default=0) + 1)
         kept_nights = stored_nights - set(removed_nights)
-        files = _remove_folders(nights, before, night_numbers, kept_nights, dry_run=dry_run)
-    before = _before(now, retention.audit)
-    entries = store.audit.prune(before, dry_run=dry_run) if before else 0
+        files = _remove_folders(nights, old_nights, night_numbers, kept_nights, dry_run=dry_run)
+    entries = store.audit.prune(old_entries, dry_run=dry_run) if old_entries else 0
     return Pruned(samples, code, tuple(removed_nights), files, now, entries=entries)
 
 

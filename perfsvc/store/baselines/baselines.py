@@ -20,17 +20,10 @@ from sqlalchemy import (
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Cause, FindingState, Pin, Series, Status
-from perfsvc.store.baselines.nights import (
-    correct_series,
-    earlier_runs,
-    expected_series,
-    replica_levels,
-    values_of_metric,
-)
+from perfsvc.store.baselines.nights import PastRuns, correct_series
 from perfsvc.store.cases import ids_of, is_judged, judged, load_series, series_ids, series_of, with_series
-from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import FindingCases, Findings, Pins
 from perfsvc.store.schema.tables import ACCEPTED, Environments, Levels, Measurements, Runs, SeriesRows
 
@@ -48,11 +41,8 @@ ACCEPTING = (
 """The conditions under which a verdict accepts the level of its run."""
 
 
-class BaselineStore:
+class BaselineStore(PastRuns):
     """Baselines; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
         """Return the run that each series is compared with: its pin, else its last accepted level.
@@ -87,43 +77,6 @@ class BaselineStore:
             chosen = [of] if ids.get(of) in runs else of_model[_of_model(of)]
             found |= {each: runs[ids[each]] for each in chosen}
         return found
-
-    def nights(self, baselines: Mapping[Series, int], before_run: int) -> dict[Series, dict[int, UsedCode]]:
-        """Return the runs that may belong to each series' baseline, each with the code that it used.
-
-        These are the runs from the baseline's run to the run before ``before_run`` that measured the series in the same
-        environment, with a correct result. Later runs count only if they have ended, measured committed code and are
-        not excluded, and if no finding reports that the case had moved in the run. Of each code, at most
-        ``MOST_NIGHTS`` runs are returned, the newest, and the baseline's run. A series is absent if the code of its
-        baseline's run is unknown.
-        """
-        with self._database.reading() as connection:
-            return earlier_runs(connection, series_ids(connection, baselines), baselines, before_run)
-
-    def replica_levels(self, runs: Mapping[Series, Collection[int]]) -> dict[Series, dict[int, tuple[float, ...]]]:
-        """Return the value of each replica (of the time: the median) of each series in its runs."""
-        with self._database.reading() as connection:
-            return replica_levels(connection, series_ids(connection, runs), runs)
-
-    def values_of_metric(
-        self, metric: str, runs: Mapping[Series, Collection[int]]
-    ) -> dict[Series, dict[int, tuple[float, ...]]]:
-        """Return what ``replica_levels`` returns, of a metric that is not judged and has no levels."""
-        with self._database.reading() as connection:
-            return values_of_metric(connection, metric, runs)
-
-    def expected(self, run: int) -> dict[Series, int]:
-        """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
-
-        These are the series of which the previous run has a correct result. The previous run of a device is the newest
-        earlier run of the same scope that finished and measured on the device. A run with uncommitted changes counts
-        only if there is no other run. If a case was over budget in the previous run, the newest older run that measured
-        the case counts instead. A case that was over budget in ``run`` itself is not expected. Excluded runs are
-        ignored. A case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope
-        is unknown.
-        """
-        with self._database.reading() as connection:
-            return expected_series(connection, run)
 
     def pins(self) -> list[Pin]:
         """Return all pins."""

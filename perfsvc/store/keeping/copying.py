@@ -4,7 +4,7 @@ A row is recognized in the other database by its identity (``tables.IDENTITY``),
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -130,21 +130,14 @@ class Copier:
         self.put_all(table, missing())
         if new and table in PARTS:
             stored = self._stored(table, column, owner_in_target)
-            self._add_parts(table, column, owner, {number: stored[key] for key, number in new.items()})
+            numbers = {number: stored[key] for key, number in new.items()}
+            self.numbers[table] = dict(numbers)
+            for part, refers in PARTS[table].items():
+                query = select(part).join(table, _column(table, "id") == _column(part, refers))
+                rows = self._stream(query.where(_column(table, column) == owner))
+                self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
+            del self.numbers[table]
         return len(new)
-
-    def _add_parts(self, table: Table, column: str, owner: int, numbers: Mapping[Any, Any]) -> None:
-        """Copy the parts of new rows; ``numbers`` has the number in the target of each new row."""
-        outer, self.numbers[table] = self.numbers[table], dict(numbers)
-        for part, refers in PARTS[table].items():
-            query = (
-                select(part)
-                .join(table, _column(table, "id") == _column(part, refers))
-                .where(_column(table, column) == owner)
-            )
-            rows = self._stream(query)
-            self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
-        self.numbers[table] = outer
 
     def _identified(self, table: Table, column: str, owner: int) -> Iterator[tuple[_Key, StoredRow, Row]]:
         """Yield the rows of an owner in the source, each after its identity in the target and before its translation.

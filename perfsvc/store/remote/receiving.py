@@ -1,7 +1,6 @@
 """Runs that another host has sent, and runs from files of other tools: store them, each only once."""
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,14 +71,6 @@ class ImportStore:
         return number
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """Which run a host has sent: ``new`` is False if it was stored before, ``run`` is None if it was deleted since."""
-
-    run: int | None
-    new: bool
-
-
 class ReceivedStore:
     """Runs that other hosts have sent; each method is one transaction."""
 
@@ -113,11 +104,11 @@ class ReceivedStore:
         digest: str,
         token: int,
         key: str,
-    ) -> Received:
-        """Store a run that another host has sent, in one transaction.
+    ) -> tuple[int | None, bool]:
+        """Store a run that another host has sent, in one transaction; return it, and False if it was stored before.
 
         A run that was stored before is not stored again, whether a host sent it or ``perfsvc sync`` copied it. A run
-        that was deleted does not come back.
+        that was deleted does not come back; it is returned as None.
 
         Args:
             sent: the run.
@@ -137,13 +128,18 @@ class ReceivedStore:
                 connection.exec_driver_sql("LOCK TABLE received_runs IN SHARE ROW EXCLUSIVE MODE")
             stored = connection.scalar(select(ReceivedRuns.run_id).where(ReceivedRuns.digest == digest))
             if stored is not None:
-                return Received(stored, new=False)
-            _require_unused(connection, token, key)
+                return stored, False
+            used = select(ReceivedRuns.run_id).where(ReceivedRuns.token_id == token, ReceivedRuns.key == key)
+            if (run := connection.scalar(used)) is not None:
+                raise ReusedKeyError(
+                    f"the Idempotency-Key was used for run {run}, which had another content",
+                    cure="use a new key for each run",
+                )
             if connection.scalar(select(RemovedUids.uid).where(RemovedUids.uid == sent.uid)) is not None:
-                return Received(None, new=False)
+                return None, False
             known = connection.scalar(select(Runs.id).where(Runs.uid == sent.uid))
             if known is not None:
-                return Received(known, new=False)
+                return known, False
             _put_devices(connection, sent.devices)
             case_ids(connection, cases)
             row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
@@ -151,22 +147,11 @@ class ReceivedStore:
             _put_state(connection, run, sent)
             row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
             connection.execute(insert(ReceivedRuns), row)
-            return Received(run, new=True)
+            return run, True
 
 
 class ReusedKeyError(UsageError):
     """An idempotency key was used before, with another body."""
-
-
-def _require_unused(connection: Connection, token: int, key: str) -> None:
-    """Raise ``ReusedKeyError`` if a token has used a key."""
-    used = select(ReceivedRuns.run_id).where(ReceivedRuns.token_id == token, ReceivedRuns.key == key)
-    run = connection.scalar(used)
-    if run is not None:
-        raise ReusedKeyError(
-            f"the Idempotency-Key was used for run {run}, which had another content",
-            cure="use a new key for each run",
-        )
 
 
 def _put_devices(connection: Connection, devices: Iterable[DeviceInfo]) -> None:
