@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from perfsvc.errors import DamagedError, DatabaseError, UsageError
 from perfsvc.service.progress import Progress
@@ -68,11 +69,12 @@ class Synced:
     def mapping(self) -> list[str]:
         """The new numbers of the runs; runs that follow each other in both databases share a text."""
         texts: list[str] = []
-        for first, last in _ranges(self.numbers):
-            if first[1] is None or last[1] is None:
-                continue
-            same = first == last
-            texts.append(f"{first[0]} → {first[1]}" if same else f"{first[0]}-{last[0]} → {first[1]}-{last[1]}")
+        numbers = sorted((number, new) for number, new in self.numbers if new is not None)
+        # While both numbers grow by one, their distances from their place in the list stay the same.
+        for _, group in groupby(enumerate(numbers), lambda item: (item[1][0] - item[0], item[1][1] - item[0])):
+            pairs = [pair for _, pair in group]
+            (first, first_new), (last, last_new) = pairs[0], pairs[-1]
+            texts.append(f"{first} → {first_new}" if first == last else f"{first}-{last} → {first_new}-{last_new}")
         return texts
 
 
@@ -138,16 +140,3 @@ def _is_absent(location: str) -> bool:
     if path.is_dir():
         raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
     return not path.exists() or path.stat().st_size == 0
-
-
-def _ranges(
-    numbers: Sequence[tuple[int, int | None]],
-) -> list[tuple[tuple[int, int | None], tuple[int, int | None]]]:
-    """Return the first and the last pair of each range of pairs that grow by one in both numbers."""
-    ranges: list[tuple[tuple[int, int | None], tuple[int, int | None]]] = []
-    for pair in sorted(numbers):
-        if ranges and pair[1] is not None and ranges[-1][1] == (pair[0] - 1, pair[1] - 1):
-            ranges[-1] = ranges[-1][0], pair
-        else:
-            ranges.append((pair, pair))
-    return ranges

@@ -68,7 +68,9 @@ class BaselineStore(PastRuns):
             cases = ids_of(connection, {(of.case, of.case.formerly): of.case for of in asked}.values())
             known = load_series(connection, among(SeriesRows.case_id, set(cases.values())))
             ids = {of: number for number, of in known.items()}
-            runs = _accepted_runs(connection, ids, asked, before_run) | _pinned_runs(connection, known)
+            rows = connection.execute(select(Pins.series_id, Pins.run_id).where(among(Pins.series_id, known)))
+            pinned = {number: run for number, run in rows}  # noqa: C416 - for mypy
+            runs = _accepted_runs(connection, ids, asked, before_run) | pinned
         of_model: dict[tuple[Any, ...], list[Series]] = defaultdict(list)
         for number in runs:
             of_model[_of_model(known[number])].append(known[number])
@@ -116,12 +118,6 @@ def _of_model(series: Series) -> tuple[Any, ...]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-def _pinned_runs(connection: Connection, ids: Collection[int]) -> dict[int, int]:
-    """Return the pinned runs of some series."""
-    rows = connection.execute(select(Pins.series_id, Pins.run_id).where(among(Pins.series_id, ids)))
-    return {number: run for number, run in rows}  # noqa: C416 - for mypy
-
-
 def _accepted_runs(
     connection: Connection, ids: Mapping[Series, int], asked: Collection[Series], before_run: int
 ) -> dict[int, int]:
@@ -137,9 +133,12 @@ def _accepted_runs(
     starts = _segment_starts(connection, own, before_run)
     accepted = _last_accepted_runs(connection, ids.values(), before_run)
     # The first run of a segment is compared with the segment before it; later runs are compared with the first run.
-    old = {number for number in own if accepted.get(number, 0) <= starts.get(number, 0)}
+    by_start: dict[int, set[int]] = defaultdict(set)
+    for number, start in starts.items():
+        if accepted.get(number, 0) <= start:
+            by_start[start].add(number)
     in_segment: dict[int, int] = {}
-    for start, numbers in _by_start(old, starts).items():
+    for start, numbers in by_start.items():
         later = (Runs.id > start, Runs.id < before_run, Runs.git_dirty.is_(False))
         in_segment |= _first_runs(connection, numbers, *later)
     without = {of.case for of in asked if ids.get(of) not in {**accepted, **in_segment}}
@@ -170,15 +169,6 @@ def _last_accepted_runs(connection: Connection, ids: Iterable[int], before_run: 
     for number, run in connection.execute(union_all(by_verdict, by_person)):
         accepted[number] = max(run, accepted.get(number, 0))
     return accepted
-
-
-def _by_start(ids: Iterable[int], starts: Mapping[int, int]) -> dict[int, set[int]]:
-    """Return the series whose segment begins after each run; series without a segment start are absent."""
-    by_start: dict[int, set[int]] = defaultdict(set)
-    for number in ids:
-        if number in starts:
-            by_start[starts[number]].add(number)
-    return by_start
 
 
 def _first_runs(connection: Connection, ids: Collection[int], *runs: ColumnElement[bool]) -> dict[int, int]:

@@ -62,6 +62,10 @@ class Copier:
             self._copy_cases()
         elif table is Profiles:
             self._find_profiles(number)
+        elif IDENTITY.get(table) == ("uid",):
+            uid = self.source.scalar(select(_column(table, "uid")).where(_column(table, "id") == number))
+            in_target = self.target.scalar(select(_column(table, "id")).where(_column(table, "uid") == uid))
+            known |= {} if in_target is None else {number: in_target}  # a later transaction may copy the row
         return known.get(number)
 
     def translated(self, table: Table, row: StoredRow) -> Row:

@@ -111,7 +111,6 @@ class Sync:
         with self.target.reading() as connection:
             stored = _contents(connection)
             removed = set(connection.scalars(select(RemovedUids.uid)))
-        self._numbers[Runs] = {run.number: stored[uid].number for uid, run in source.items() if uid in stored}
         return [_planned(uid, run, stored.get(uid), removed) for uid, run in source.items()]
 
     def copy_run(self, run: RunToSync) -> int | None:
@@ -124,7 +123,7 @@ class Sync:
             row = next(copier.rows(Runs, Runs.id == run.number, Runs.state.in_(ENDED)), None)
             if row is None:
                 return None
-            number = target.scalar(select(Runs.id).where(Runs.uid == run.uid))
+            number = copier.number(Runs, run.number)
             if number is None:
                 number = copier.put(Runs, row)
             elif run.newer:
@@ -133,7 +132,6 @@ class Sync:
                     target.execute(delete(replaced).where(replaced.run_id == number))
             elif _verdicts(copier.source, run.number) > _verdicts(target, number):
                 target.execute(delete(Levels).where(Levels.run_id == number))
-            copier.numbers[Runs][run.number] = number
             for table in (*OF_RUN, *OF_RUN_REPLACED):
                 copier.add_missing(table, "run_id", run.number, number)
             if run.newer:
@@ -152,11 +150,10 @@ class Sync:
         with self.target.reading() as connection:
             stored = _nights(connection)
             removed = set(connection.scalars(select(RemovedUids.uid)))
-        self._numbers[Nights] = {night.id: stored[uid].id for uid, night in source.items() if uid in stored}
         changed = 0
         for uid, night in source.items():
             if night.state is not RunState.RUNNING and uid not in removed and _has_more(night, stored.get(uid)):
-                self._copy_night(uid, night.id)
+                self._copy_night(night.id)
                 changed += 1
         with self._copying() as copier:
             _copy_messages(copier, None)
@@ -165,10 +162,9 @@ class Sync:
     def copy_checks(self) -> int:
         """Copy the static checks that the target does not have; return how many."""
         with self.target.reading() as connection:
-            stored = dict(connection.execute(select(Checks.uid, Checks.id)).all())
+            stored = set(connection.scalars(select(Checks.uid)))
         with self.source.reading() as connection:
             checks = connection.execute(select(Checks.id, Checks.uid).order_by(Checks.id)).all()
-        self._numbers[Checks] = {number: stored[uid] for number, uid in checks if uid in stored}
         new = [number for number, uid in checks if uid not in stored]
         for number in new:
             with self._copying() as copier:
@@ -192,9 +188,6 @@ class Sync:
             source = _findings(connection)
         with self.target.reading() as connection:
             stored = _findings(connection)
-        self._numbers[Findings] = {
-            finding.number: stored[uid].number for uid, finding in source.items() if uid in stored
-        }
         changed = waiting = 0
         for uid, finding in source.items():
             in_target = stored.get(uid)
@@ -215,11 +208,11 @@ class Sync:
             yield Copier(source, target, numbers)
         self._numbers = numbers
 
-    def _copy_night(self, uid: str, number: int) -> None:
+    def _copy_night(self, number: int) -> None:
         with self._copying() as copier:
             writing = copier.target
             row = copier.row(Nights, number)
-            stored = writing.scalar(select(Nights.id).where(Nights.uid == uid))
+            stored = copier.number(Nights, number)
             if stored is None:
                 stored = copier.put(Nights, row)
             else:
