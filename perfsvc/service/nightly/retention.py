@@ -3,7 +3,7 @@
 import contextlib
 import os
 import platform
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -116,7 +116,7 @@ def prune(
     counted_from = now if force else store.retention.confirmed_time(now)
     keep: set[int] = set()
     if retention.samples or retention.binaries or retention.profiles:
-        keep = {*_baselines_of_suspects(store), *_named_baseline(store, against, suite)}
+        keep = _baselines(store, against, suite)
     remove = partial(_remove, store, retention, counted_from, keep, nights)
     if not force and any(retention.model_dump().values()):
         planned = remove(dry_run=True)
@@ -194,19 +194,14 @@ def _before(now: datetime, seconds: float | None) -> datetime | None:
         return None
 
 
-def _baselines_of_suspects(store: Store) -> Iterator[int]:
-    """Yield the baseline run of each present suspect, because the baseline of an alert may be old."""
-    for run in store.runs.last_of_scopes():
-        for suspect in suspects_of(store, run):
-            if suspect.judgement.baseline_run:
-                yield suspect.judgement.baseline_run
-
-
-def _named_baseline(store: Store, against: str, suite: Path) -> Iterator[int]:
-    """Yield the run that the settings name as the baseline; nothing if they name none, or if there is no such run."""
+def _baselines(store: Store, against: str, suite: Path) -> set[int]:
+    """Return the baseline run of each present suspect, which may be old, and the run that the settings name, if any."""
+    suspects = [suspect for run in store.runs.last_of_scopes() for suspect in suspects_of(store, run)]
+    runs = {suspect.judgement.baseline_run for suspect in suspects if suspect.judgement.baseline_run}
     if against != BASELINE:
         with contextlib.suppress(NotMeasuredError, UsageError):
-            yield resolve(against, store, suite).id
+            runs.add(resolve(against, store, suite).id)
+    return runs
 
 
 def _remove_folders(

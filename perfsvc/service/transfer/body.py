@@ -324,7 +324,7 @@ def receive(
         return ReceivedRun(None, new=False, judged=True, later=None)
     provenance = store.runs.get(number).provenance
     judged = store.received.is_judged(number) or _judge(store, number, threshold)
-    return ReceivedRun(number, is_new, judged, store.imports.later(provenance.scope, provenance.started))
+    return ReceivedRun(number, is_new, judged, store.received.later(provenance.scope, provenance.started))
 
 
 def _judge(store: Store, run: int, threshold: judge.ThresholdOption) -> bool:

@@ -5,7 +5,7 @@ A row is recognized in the other database by its identity (``tables.IDENTITY``),
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -34,19 +34,19 @@ class NotCopiedError(Exception):
     """A row refers to a row that the target does not have, so that the row cannot be copied yet."""
 
 
+@dataclass(frozen=True, slots=True)
 class Copier:
     """Copies rows within one transaction of each database.
 
-    Args:
+    Attributes:
         source: the transaction from which rows are read.
         target: the transaction in which rows are stored.
         numbers: the numbers found so far. They are only valid if ``target`` is committed.
     """
 
-    def __init__(self, source: Connection, target: Connection, numbers: Numbers) -> None:
-        self.source = source
-        self.target = target
-        self.numbers = numbers
+    source: Connection
+    target: Connection
+    numbers: Numbers
 
     def number(self, table: Table, number: Any) -> Any:
         """Return the number in the target of a row of the source; None if the target does not have the row.

@@ -22,57 +22,8 @@ from perfsvc.store.schema.night_tables import ReceivedRuns
 from perfsvc.store.schema.tables import Devices, GpuPeaks, Imports, OverBudgetCases, Peaks, RemovedUids, Runs
 
 
-class ImportStore:
-    """Imported runs; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
-
-    def known(self, digests: Collection[str]) -> dict[str, int]:
-        """Return the newest run of each part of a file that was imported before, by the digest of the part."""
-        with self._database.reading() as connection:
-            wanted = among(Imports.digest, set(digests))
-            query = select(Imports.digest, func.max(Imports.run_id)).where(wanted).group_by(Imports.digest)
-            return dict(connection.execute(query).all())
-
-    def later(self, scope: str, started: datetime) -> int | None:
-        """Return the newest run of a scope (suite and selection) that began after a moment; None without such a run."""
-        query = select(func.max(Runs.id)).where(Runs.scope == scope, Runs.started_at > started)
-        with self._database.reading() as connection:
-            return connection.scalar(query)
-
-    def put(self, runs: Iterable[ImportedRun], stored: Callable[[ImportedRun], object]) -> list[int]:
-        """Store finished runs, and return their numbers. If an error is raised, nothing of any run is stored.
-
-        Args:
-            runs: the runs; the number of their replicas is counted, and ``provenance.replicas`` is ignored.
-            stored: called after each run.
-        """
-        numbers = []
-        with self._database.writing() as connection:
-            for run in runs:
-                numbers.append(self._put(connection, run))
-                stored(run)
-        return numbers
-
-    def _put(self, connection: Connection, run: ImportedRun) -> int:
-        """Store a run with its measurements, its levels, and the digests of its files."""
-        for device in run.devices:
-            put_device(connection, device)
-        now = datetime.now(UTC)
-        row = run_row(run.provenance, RunState.FINISHED) | {"finished_at": now}
-        number = _put_run(connection, row, run.entries, self._keys)
-        parts = [
-            {"digest": digest, "run_id": number, "format": run.format, "path": path, "imported_at": now}
-            for digest, path in run.parts.items()
-        ]
-        connection.execute(insert(Imports), parts)
-        return number
-
-
 class ReceivedStore:
-    """Runs that other hosts have sent; each method is one transaction."""
+    """Runs that other hosts have sent, and runs that other tools measured; each method is one transaction."""
 
     def __init__(self, database: Database, keys: Keys) -> None:
         self._database = database
@@ -148,6 +99,47 @@ class ReceivedStore:
             row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
             connection.execute(insert(ReceivedRuns), row)
             return run, True
+
+    def imported(self, digests: Collection[str]) -> dict[str, int]:
+        """Return the newest run of each part of a file that was imported before, by the digest of the part."""
+        with self._database.reading() as connection:
+            wanted = among(Imports.digest, set(digests))
+            query = select(Imports.digest, func.max(Imports.run_id)).where(wanted).group_by(Imports.digest)
+            return dict(connection.execute(query).all())
+
+    def later(self, scope: str, started: datetime) -> int | None:
+        """Return the newest run of a scope (suite and selection) that began after a moment; None without such a run."""
+        query = select(func.max(Runs.id)).where(Runs.scope == scope, Runs.started_at > started)
+        with self._database.reading() as connection:
+            return connection.scalar(query)
+
+    def put_imported(self, runs: Iterable[ImportedRun], stored: Callable[[ImportedRun], object]) -> list[int]:
+        """Store finished runs, and return their numbers. If an error is raised, nothing of any run is stored.
+
+        Args:
+            runs: the runs; the number of their replicas is counted, and ``provenance.replicas`` is ignored.
+            stored: called after each run.
+        """
+        numbers = []
+        with self._database.writing() as connection:
+            for run in runs:
+                numbers.append(self._put_imported(connection, run))
+                stored(run)
+        return numbers
+
+    def _put_imported(self, connection: Connection, run: ImportedRun) -> int:
+        """Store a run with its measurements, its levels, and the digests of its files."""
+        for device in run.devices:
+            put_device(connection, device)
+        now = datetime.now(UTC)
+        row = run_row(run.provenance, RunState.FINISHED) | {"finished_at": now}
+        number = _put_run(connection, row, run.entries, self._keys)
+        parts = [
+            {"digest": digest, "run_id": number, "format": run.format, "path": path, "imported_at": now}
+            for digest, path in run.parts.items()
+        ]
+        connection.execute(insert(Imports), parts)
+        return number
 
 
 class ReusedKeyError(UsageError):
