@@ -143,7 +143,7 @@ def _accepted_runs(
         in_segment |= _first_runs(connection, numbers, *later)
     without = {of.case for of in asked if ids.get(of) not in {**accepted, **in_segment}}
     others = [number for of, number in ids.items() if of.case in without]
-    first = _first_runs(connection, others, Runs.id < before_run) if others else {}
+    first = _first_runs(connection, others, Runs.id < before_run)
     return first | accepted | in_segment
 
 
@@ -179,30 +179,18 @@ def _first_runs(connection: Connection, ids: Collection[int], *runs: ColumnEleme
     """
     conditions = (Runs.state.in_(ENDED), judged(Runs.id), *runs)
     first_run = select(Runs.id).where(*conditions).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
-    first = _first_correct_runs(connection, ids, Levels.run_id == first_run)
-    if missing := set(ids) - first.keys():
-        first |= _first_correct_runs(connection, missing, *conditions)
-    return first
-
-
-def _first_correct_runs(
-    connection: Connection,
-    ids: Collection[int],
-    *runs: ColumnElement[bool],
-) -> dict[int, int]:
-    """For each series, return the first run that meets the conditions ``runs`` and has a correct result.
-
-    Runs without uncommitted changes are preferred.
-    """
     clean = func.min(Levels.run_id).filter(Runs.git_dirty.is_(False))
-    query = (
+    correct = (
         select(Levels.series_id, func.coalesce(clean, func.min(Levels.run_id)))
         .join(Runs, Runs.id == Levels.run_id)
-        .where(Levels.status == Status.OK, Levels.medians.is_not(None), Levels.excluded.is_(None), *runs)
-        .where(among(Levels.series_id, ids))
+        .where(Levels.status == Status.OK, Levels.medians.is_not(None), Levels.excluded.is_(None))
         .group_by(Levels.series_id)
     )
-    return {number: run for number, run in connection.execute(query)}  # noqa: C416 - for mypy
+    first: dict[int, int] = {}
+    for searched in ((Levels.run_id == first_run,), conditions):
+        if missing := set(ids) - first.keys():
+            first |= dict(connection.execute(correct.where(*searched, among(Levels.series_id, missing))).all())
+    return first
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------

@@ -220,16 +220,12 @@ def _identity(table: Table) -> tuple[str, ...]:
 
 
 @cache
-def _tables() -> dict[str, Table]:
-    return {table.__tablename__: table for table in all_tables()}
-
-
-@cache
 def _references(table: Table) -> Sequence[tuple[str, Table, bool]]:
     """Return the columns of a table that refer to a row: the name, the table of the row, and whether it may be NULL."""
+    tables = {each.__tablename__: each for each in all_tables()}
     references: list[tuple[str, Table, bool]] = []
     for column in table.__table__.columns:
-        referred = [_tables()[key.column.table.name] for key in column.foreign_keys]
+        referred = [tables[key.column.table.name] for key in column.foreign_keys]
         if (table, column.name) in NOT_REFERRED:
             referred = [NOT_REFERRED[table, column.name]]
         if referred:
