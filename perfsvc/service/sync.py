@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import groupby
 
 from perfsvc.errors import DamagedError, DatabaseError, UsageError
 from perfsvc.service.progress import Progress
@@ -69,11 +69,12 @@ class Synced:
     def mapping(self) -> list[str]:
         """The new numbers of the runs; runs that follow each other in both databases share a text."""
         texts: list[str] = []
-        for first, last in _ranges(self.numbers):
-            if first[1] is None or last[1] is None:
-                continue
-            same = first == last
-            texts.append(f"{first[0]} → {first[1]}" if same else f"{first[0]}-{last[0]} → {first[1]}-{last[1]}")
+        numbers = sorted((number, new) for number, new in self.numbers if new is not None)
+        # While both numbers grow by one, their distances from their place in the list stay the same.
+        for _, group in groupby(enumerate(numbers), lambda item: (item[1][0] - item[0], item[1][1] - item[0])):
+            pairs = [pair for _, pair in group]
+            (first, first_new), (last, last_new) = pairs[0], pairs[-1]
+            texts.append(f"{first} → {first_new}" if first == last else f"{first}-{last} → {first_new}-{last_new}")
         return texts
 
 
@@ -93,37 +94,26 @@ def sync(source: str, target: str, progress: Progress, *, dry_run: bool = False)
         UsageError: both names stand for the same database.
     """
     with Store.open(source, create=False, read_only=True) as reading:
-        if dry_run and _is_absent(target):
-            sync_ = Sync(reading.database, None)
-            return _planned(reading.location, shown(resolve(target)), sync_.plan())
-        with Store.open(target, create=not dry_run, read_only=dry_run) as writing:
+        # What a dry run would copy to a file that does not exist is what an empty database lacks.
+        opened = "sqlite://" if dry_run and _is_absent(target) else target
+        is_read_only = dry_run and opened == target
+        with Store.open(opened, create=not is_read_only, read_only=is_read_only) as writing:
             if reading.identity == writing.identity:
                 raise UsageError(f"{reading.location} cannot be copied to itself", cure="name another target")
-            sync_ = Sync(reading.database, writing.database)
-            runs = sync_.plan()
+            copying = Sync(reading.database, writing.database)
+            runs = tuple(copying.plan())
+            names = reading.location, shown(resolve(target))
             if dry_run:
-                return _planned(reading.location, writing.location, runs)
-            numbers, damaged = _copy_runs(sync_, runs, progress)
-            nights = sync_.copy_nights()
-            checks = sync_.copy_checks()
-            pins_and_peaks = sync_.copy_pins_and_peaks()
-            findings, waiting = sync_.copy_findings()
-            return Synced(
-                reading.location,
-                writing.location,
-                numbers,
-                tuple(runs),
-                nights,
-                checks,
-                findings,
-                waiting,
-                pins_and_peaks,
-                damaged,
-            )
+                return Synced(*names, tuple((run.number, None) for run in runs if run.action in COPIED), runs)
+            numbers, damaged = _copy_runs(copying, runs, progress)
+            nights, checks = copying.copy_nights(), copying.copy_checks()
+            pins_and_peaks = copying.copy_pins_and_peaks()
+            findings, waiting = copying.copy_findings()
+            return Synced(*names, numbers, runs, nights, checks, findings, waiting, pins_and_peaks, damaged)
 
 
 def _copy_runs(
-    sync_: Sync, runs: Sequence[RunToSync], progress: Progress
+    copying: Sync, runs: Sequence[RunToSync], progress: Progress
 ) -> tuple[tuple[tuple[int, int | None], ...], tuple[tuple[int, str], ...]]:
     """Copy the runs that are new or changed; return their numbers, and the runs that are damaged with the reason."""
     wanted = [run for run in runs if run.action in COPIED]
@@ -132,7 +122,7 @@ def _copy_runs(
     progress.begin("copying", len(wanted))
     for run in wanted:
         try:
-            number = sync_.copy_run(run)
+            number = copying.copy_run(run)
         except (DamagedError, ValueError, TypeError) as error:  # a value that the source's column cannot hold
             damaged.append((run.number, " ".join(str(error).split())))
             continue
@@ -142,29 +132,11 @@ def _copy_runs(
     return tuple(numbers), tuple(damaged)
 
 
-def _planned(source: str, target: str, runs: Sequence[RunToSync]) -> Synced:
-    numbers = tuple((run.number, None) for run in runs if run.action in COPIED)
-    return Synced(source, target, numbers, tuple(runs))
-
-
 def _is_absent(location: str) -> bool:
     """Return True if a location names a SQLite file that does not exist or is empty."""
     path = file_of(resolve(location))
     if path is None:
         return False
-    if path.exists() and path.is_dir():
-        raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {Path(path) / 'perfsvc.db'}")
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
     return not path.exists() or path.stat().st_size == 0
-
-
-def _ranges(
-    numbers: Sequence[tuple[int, int | None]],
-) -> list[tuple[tuple[int, int | None], tuple[int, int | None]]]:
-    """Return the first and the last pair of each range of pairs that grow by one in both numbers."""
-    ranges: list[tuple[tuple[int, int | None], tuple[int, int | None]]] = []
-    for pair in sorted(numbers):
-        if ranges and pair[1] is not None and ranges[-1][1] == (pair[0] - 1, pair[1] - 1):
-            ranges[-1] = ranges[-1][0], pair
-        else:
-            ranges.append((pair, pair))
-    return ranges

@@ -1,31 +1,38 @@
 """Retention: delete data that is older than the settings allow, but never data that is still needed."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from itertools import islice
-from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, delete, exists, func, or_, select, text, union_all, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    union,
+    union_all,
+    update,
+)
+from sqlalchemy import case as sql_case
 
-from perfsvc.model import FindingState, RunState
-from perfsvc.store.baselines.baselines import IS_ACCEPTED, levels_to_keep
-from perfsvc.store.baselines.nights import measured_before_budget_ran_out, newest_clean
-from perfsvc.store.cases import ids_of, judged
-from perfsvc.store.findings.excluded import excluded_data
+from perfsvc.model import FindingState, RunState, Status
+from perfsvc.store.baselines.baselines import ACCEPTING
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, Database, among
-from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Pins
+from perfsvc.store.schema.judging_tables import FindingCases, Findings, Pins
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
     BinaryFiles,
-    Devices,
-    Environments,
-    FormerNames,
     Levels,
     Measurements,
     PythonCodes,
@@ -33,14 +40,6 @@ from perfsvc.store.schema.tables import (
     SeriesRows,
 )
 
-Item = TypeVar("Item")
-
-CASES_AT_ONCE = 5_000
-"""The cases of a run whose samples one transaction removes; it is short, since a run may wait to store results."""
-ROWS_AT_ONCE = 10_000
-"""How many rows of a long result are in memory together."""
-IDS = 500
-"""The number of ids in one statement."""
 CONFIRMING_HOSTS, CONFIRMING_DAYS = 2, 3
 """A time is confirmed if this many hosts, or one host on this many days, began a run or a night then or later."""
 SLACK = timedelta(days=7)
@@ -62,41 +61,9 @@ class Removed:
 class RemovedCode:
     """The numbers of removed profiler reports and binaries, and the artifacts that nothing uses any more."""
 
-    reports: int
-    binaries: int
-    artifacts: Removed
-
-
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """What must not be removed.
-
-    Attributes:
-        runs: everything that these runs measured.
-        levels: pairs of a run and a case: what the run measured of the case.
-    """
-
-    runs: frozenset[int] = frozenset()
-    levels: frozenset[tuple[int, int]] = frozenset()
-
-    def contains(self, run: int, case: int) -> bool:
-        """Return True if what a run measured of a case is needed."""
-        return run in self.runs or (run, case) in self.levels
-
-
-@dataclass(frozen=True, slots=True)
-class Prunable:
-    """How much the database has of each kind of data that pruning removes.
-
-    Attributes:
-        samples: measurements that have samples.
-        reports: profiles that have a report.
-    """
-
-    samples: int
-    reports: int
-    binaries: int
-    nights: int
+    reports: int = 0
+    binaries: int = 0
+    artifacts: Removed = Removed()
 
 
 class Retention:
@@ -121,54 +88,40 @@ class Retention:
             newest = _newest_confirmed(connection)
         return now if newest is None else min(now, newest + SLACK)
 
-    def prunable(self) -> Prunable:
-        """Return how much the database has of each kind of data that pruning removes."""
+    def prunable(self) -> tuple[int, ...]:
+        """Return how many measurements have samples, how many profiles have a report, and all binaries and nights."""
+        counts = (
+            *(Measurements.samples.is_not(None), Profiles.report_sha256.is_not(None)),
+            *(Binaries.id.is_not(None), Nights.id.is_not(None)),
+        )
         with self._database.reading() as connection:
-            return Prunable(
-                samples=connection.scalar(select(func.count()).where(Measurements.samples.is_not(None))) or 0,
-                reports=connection.scalar(select(func.count()).where(Profiles.report_sha256.is_not(None))) or 0,
-                binaries=connection.scalar(select(func.count(Binaries.id))) or 0,
-                nights=connection.scalar(select(func.count(Nights.id))) or 0,
-            )
+            return tuple(connection.scalar(select(func.count()).where(counted)) or 0 for counted in counts)
 
     def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.
 
-        Medians, intervals and errors stay. Each run, or part of it, is a transaction of its own, so that a run that
-        stores results waits only for a short time.
+        Levels hold all that comparisons, histories and pages need of the samples. The samples of a run that has not
+        ended or may be resumed stay. Each run is a transaction of its own, so that a run that stores results waits only
+        for a short time.
 
         Args:
             before: the moment.
-            keep: runs that keep everything. Data that the function ``needed`` finds stays too.
+            keep: runs that keep everything.
             dry_run: whether to change nothing.
         """
-        has_samples = exists().where(Measurements.run_id == Runs.id, Measurements.samples.is_not(None))
-        old = select(Runs.id).where(Runs.started_at < before, has_samples)
-        candidates = select(Measurements.run_id, Measurements.case_id).where(
-            Measurements.run_id.in_(old), Measurements.samples.is_not(None)
-        )
+        has_samples = Measurements.samples.is_not(None)
+        old = select(Runs.id).where(Runs.started_at < before, ~_is_resumable(), ~among(Runs.id, keep))
         with self._database.reading() as connection:
-            decided = _what_decides(connection)
-            still_needed = needed(connection, keep, candidates)
-            pairs = connection.execute(candidates.distinct().execution_options(yield_per=ROWS_AT_ONCE))
-            runs = {run for run, case in pairs if not still_needed.contains(run, case)}
-        removed, after, remaining = Removed(), 0, sorted(runs, reverse=True)
-        while remaining:
+            runs = connection.scalars(old.where(exists().where(Measurements.run_id == Runs.id, has_samples))).all()
+        removed = Removed()
+        for run in runs:
+            of_run = (Measurements.run_id == run, Measurements.run_id.in_(old), has_samples)
+            counted = select(func.count(), func.coalesce(func.sum(func.length(Measurements.samples)), 0)).where(*of_run)
             with self._database.reading() if dry_run else self._database.writing() as connection:
-                state = _what_decides(connection)
-                if state != decided:  # what is needed takes seconds to find, and seldom changes meanwhile
-                    still_needed, decided = needed(connection, keep, candidates), state
-                run = remaining[-1]
-                cases = _sizes_of_samples(connection, run, after)
-                unneeded = {case: size for case, size in cases if not still_needed.contains(run, case)}
+                removed += Removed(*connection.execute(counted).one())
                 if not dry_run:
-                    _remove_samples(connection, run, unneeded)
-            removed = sum(unneeded.values(), removed)
-            if len(cases) < CASES_AT_ONCE:
-                remaining.pop()
-                after = 0
-            else:
-                after = cases[-1][0]
+                    emptied = {"samples": None, "place_medians": None, "batches": None}
+                    connection.execute(update(Measurements).where(*of_run).values(emptied))
         return removed
 
     def code(
@@ -189,7 +142,7 @@ class Retention:
         Args:
             binaries: remove the binaries that no run has used since this time; None for none.
             profiles: remove the reports of profiles made before this time; None for none.
-            keep: runs whose code stays. Code that the function ``needed`` finds stays too.
+            keep: runs whose code stays. Code of the levels that ``_needed`` finds stays too.
             watched: how many of the newest runs of each scope keep their code, where changes may still be found.
             now: the time.
             dry_run: whether to change nothing.
@@ -199,6 +152,7 @@ class Retention:
                 return None
             unused = ~exists().where(Measurements.python_code_id == PythonCodes.id)
             connection.execute(delete(PythonCodes).where(unused))
+            keep = {*keep, *connection.scalars(select(Runs.id).where(_is_resumable()))}
             return RemovedCode(
                 _remove_reports(connection, profiles, keep) if profiles else 0,
                 _remove_binaries(connection, binaries, keep, watched) if binaries else 0,
@@ -217,9 +171,8 @@ class Retention:
         old = (Nights.started_at < before, Nights.state != RunState.RUNNING, Nights.id.not_in(newest), ~undelivered)
         with self._attempt(dry_run=dry_run) as connection:
             nights = list(connection.scalars(select(Nights.id).where(*old).order_by(Nights.id)))
-            for ids in _chunks(nights):
-                remember_removed(connection, Nights, ids)
-                connection.execute(delete(Nights).where(Nights.id.in_(ids)))
+            remember_removed(connection, Nights, nights)
+            connection.execute(delete(Nights).where(among(Nights.id, nights)))
         return nights
 
     @contextmanager
@@ -231,68 +184,53 @@ class Retention:
                 transaction.rollback()
 
 
-def needed(connection: Connection, keep: Collection[int], candidates: Select[int, int]) -> Needed:
-    """Return the runs and levels that later commands may still need, as far as they are among the candidates.
+def _needed() -> Select[int, int]:
+    """Return a query of the levels, as pairs of run and case, whose code and reports later commands may still need.
 
-    - the runs in ``keep``;
-    - levels that later runs may be compared with;
-    - excluded runs and cases: once included again, they may be such levels too;
-    - the baseline and the candidate of every finding that is not resolved;
-    - the last run of each scope (suite and selection) on each device, which shows the next run what is missing; and for
-      each case that was over budget in this last run, the last run that measured the case;
-    - runs that have not ended, and the run of each host's last night, which may be resumed.
+    - levels that a later run may be compared with: pins, all levels that were ever accepted (a newer one may be
+      revoked), and the first correct result after each change of the environment or after a wrong result;
+    - excluded levels, which become such levels once they are included again;
+    - the newest level of each series;
+    - the baselines and candidates of findings that are not resolved.
 
-    ``candidates`` is a query of the runs and cases (``run_id``, ``case_id``) of what may be removed. The result
-    may have more of the candidates than later commands need, but never fewer.
+    The query may find more levels than later commands need, but never fewer. Committed and uncommitted code have
+    histories of their own here, since the first result of committed code may be a baseline whatever came before it.
     """
-    last, over_budget = _last_finished(connection)
-    excluded = excluded_data(connection)
-    excluded_runs = {run for run, case in excluded if case is None}
-    excluded_levels = {(run, case) for run, case in excluded if case is not None}
-    levels = levels_to_keep(connection, candidates) | excluded_levels | over_budget | _in_findings(connection)
-    return Needed(frozenset({*keep, *last, *excluded_runs, *_resumable(connection)}), frozenset(levels))
-
-
-def _what_decides(connection: Connection) -> tuple[Any, ...]:
-    """Return a value that changes whenever the result of ``needed`` may change.
-
-    Runs, findings, pins and exclusions decide what is needed. A finding never changes without an event.
-    """
-    states = connection.execute(select(Runs.state, func.count()).group_by(Runs.state).order_by(Runs.state)).all()
-    counts = (
-        select(func.max(Runs.id)),
-        select(func.max(Nights.id)),
-        select(func.max(Levels.run_id)),
-        select(func.count()).select_from(Levels).where(IS_ACCEPTED),  # an older run may be judged late
-        select(func.max(FindingEvents.id)),
-        select(func.max(Exclusions.id)),
-        select(func.count(Exclusions.included_at)),
-        select(func.max(Pins.set_at)),
-        select(func.count()).select_from(Pins),
-        select(func.count()).select_from(FormerNames),  # a case that was renamed may have taken over another one
+    environment = sql_case((and_(Levels.status == Status.OK, Levels.excluded.is_(None)), Levels.environment_id))
+    # By a sum, which no index finds: SQLite would read the levels one by one in the order of the index.
+    before = func.lag(environment).over(partition_by=(Levels.series_id + 0, Runs.git_dirty), order_by=Levels.run_id)
+    level = (
+        select(Levels.run_id, Levels.series_id, environment.label("environment"), before.label("before"))
+        .add_columns(or_(Levels.excluded.is_not(None), and_(*ACCEPTING)).label("may_be_level"))
+        .join(Runs, Runs.id == Levels.run_id)
+        .where(Levels.status.is_not(None))
+        .subquery()
+        .c
     )
-    return (tuple(states), *(connection.scalar(count) for count in counts))
-
-
-def _sizes_of_samples(connection: Connection, run: int, after: int) -> list[tuple[int, Removed]]:
-    """Return the next cases of a run that have samples: the id, and how much there is to remove.
-
-    ``after`` is the last id that was handled; the result has at most ``CASES_AT_ONCE`` cases.
-    """
-    query = (
-        select(Measurements.case_id, func.count(), func.sum(func.length(Measurements.samples)))
-        .where(Measurements.run_id == run, Measurements.samples.is_not(None), Measurements.case_id > after)
-        .group_by(Measurements.case_id)
-        .order_by(Measurements.case_id)
-        .limit(CASES_AT_ONCE)
+    begins = and_(level.environment.is_not(None), level.before.is_distinct_from(level.environment))
+    of_findings = (
+        *(Findings.first_run_id, FindingCases.first_run_id, FindingCases.level_run_id),
+        *(FindingCases.last_run_id, FindingCases.baseline_run_id),
     )
-    return [(case, Removed(*counted)) for case, *counted in connection.execute(query)]
+    found = union(
+        select(level.run_id, level.series_id).where(or_(level.may_be_level, begins)),
+        select(func.max(Levels.run_id), Levels.series_id).group_by(Levels.series_id),
+        select(Pins.run_id, Pins.series_id),
+        *(
+            select(run, FindingCases.series_id)
+            .join_from(FindingCases, Findings, Findings.id == FindingCases.finding_id)
+            .where(Findings.state != FindingState.RESOLVED, run.is_not(None))
+            for run in of_findings
+        ),
+    ).subquery()
+    return select(found.c.run_id, SeriesRows.case_id).join(SeriesRows, SeriesRows.id == found.c.series_id).distinct()
 
 
-def _remove_samples(connection: Connection, run: int, cases: Iterable[int]) -> None:
-    for ids in _chunks(cases):
-        of_cases = (Measurements.run_id == run, Measurements.case_id.in_(ids), Measurements.samples.is_not(None))
-        connection.execute(update(Measurements).where(*of_cases).values(samples=None, place_medians=None, batches=None))
+def _is_resumable() -> ColumnElement[bool]:
+    """Return an SQL condition that is true for runs that have not ended, and for the run of each host's last night."""
+    newest = select(func.max(Nights.id)).group_by(Nights.host)
+    of_nights = select(Nights.run_id).where(Nights.id.in_(newest), Nights.run_id.is_not(None))
+    return or_(Runs.state.not_in(ENDED), Runs.id.in_(of_nights))
 
 
 def _newest_confirmed(connection: Connection) -> datetime | None:
@@ -312,64 +250,6 @@ def _newest_confirmed(connection: Connection) -> datetime | None:
     return started
 
 
-def _in_findings(connection: Connection) -> set[tuple[int, int]]:
-    """Return the baselines and candidates of findings that are not resolved, as pairs of run and case."""
-    of_step = ("first_run_id", "level_run_id", "last_run_id", "baseline_run_id")
-    query = (
-        select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), SeriesRows.case_id)
-        .join(FindingCases, FindingCases.finding_id == Findings.id)
-        .join(SeriesRows, SeriesRows.id == FindingCases.series_id)
-        .where(Findings.state != FindingState.RESOLVED)
-    )
-    return {(run, case) for *runs, case in connection.execute(query) for run in runs if run is not None}
-
-
-def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
-    """Return the last finished run of each scope on each device, and the levels of cases that these runs left out.
-
-    These runs had no budget for such cases. A level is a pair: the last earlier run that measured the case, and the
-    case.
-    """
-    measured = exists().where(
-        # Any environment: with it, one step in an index shows whether a run measured on a device.
-        Measurements.environment_id.in_(select(Environments.id)),
-        Measurements.run_id == Runs.id,
-        Measurements.device_id == Devices.id,
-    )
-    query = (
-        select(Runs.scope, Devices.uuid, newest_clean())
-        .select_from(Runs)
-        .join(Devices, measured.correlate(Runs, Devices))
-        .where(Runs.state == RunState.FINISHED, judged(Runs.id))
-        .group_by(Runs.scope, Devices.uuid)
-    )
-    last: dict[str, dict[str, int]] = {}
-    for scope, device, run in connection.execute(query):
-        last.setdefault(scope, {})[device] = run
-    earlier = [
-        (run, case)
-        for runs in last.values()
-        for (case, *_), run in measured_before_budget_ran_out(connection, runs).items()
-    ]
-    ids = ids_of(connection, {case for _, case in earlier})
-    return {run for of_scope in last.values() for run in of_scope.values()}, {(run, ids[case]) for run, case in earlier}
-
-
-def _resumable(connection: Connection) -> set[int]:
-    """Return the runs that have not ended, and the run of each host's last night."""
-    running = set(connection.scalars(select(Runs.id).where(Runs.state.not_in(ENDED))))
-    newest = select(func.max(Nights.id)).group_by(Nights.host)
-    nights = select(Nights.run_id).where(Nights.id.in_(newest), Nights.run_id.is_not(None))
-    return running | {run for run in connection.scalars(nights) if run is not None}
-
-
-def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield the items in lists of at most ``IDS``."""
-    remaining = iter(items)
-    while chunk := list(islice(remaining, IDS)):
-        yield chunk
-
-
 def _is_run_running(connection: Connection, now: datetime) -> bool:
     """Return True if a run is running on any host; on PostgreSQL, no run can begin until the transaction ends."""
     if connection.dialect.name == POSTGRESQL:
@@ -381,18 +261,15 @@ def _is_run_running(connection: Connection, now: datetime) -> bool:
 def _remove_binaries(connection: Connection, before: datetime, keep: Collection[int], watched: int) -> int:
     """Remove the binaries that no run since ``before`` used and that are not needed; return how many."""
     young = select(Runs.id).where(Runs.started_at >= before)
-    used = select(Measurements.binary_id).where(Measurements.run_id.in_(young), Measurements.binary_id.is_not(None))
-    old = set(connection.scalars(select(Binaries.id))) - set(connection.scalars(used.distinct()))
-    if not old:
-        return 0
-    of_old = among(Measurements.binary_id, old)
-    uses = select(Measurements.run_id, Measurements.case_id).where(of_old)
-    still_needed = needed(connection, {*keep, *newest_of_scopes(connection, watched)}, uses)
-    uses = uses.add_columns(Measurements.binary_id).distinct()
-    removed = sorted(old - {binary for *use, binary in connection.execute(uses) if still_needed.contains(*use)})
-    for ids in _chunks(removed):
-        connection.execute(delete(Binaries).where(Binaries.id.in_(ids)))
-        connection.execute(update(Levels).where(Levels.binary_id.in_(ids)).values(binary_id=None))
+    kept = among(Measurements.run_id, {*keep, *newest_of_scopes(connection, watched)})
+    needed = _needed().subquery().c
+    of_level = and_(Measurements.run_id == needed.run_id, Measurements.case_id == needed.case_id)
+    used = select(Measurements.binary_id).distinct()
+    removed = set(connection.scalars(select(Binaries.id)))
+    for condition in (or_(Measurements.run_id.in_(young), kept), of_level):
+        removed -= set(connection.scalars(used.where(condition)))
+    connection.execute(delete(Binaries).where(among(Binaries.id, removed)))
+    connection.execute(update(Levels).where(among(Levels.binary_id, removed)).values(binary_id=None))
     return len(removed)
 
 
@@ -402,21 +279,17 @@ def _remove_unused_artifacts(connection: Connection) -> Removed:
         exists().where(BinaryFiles.sha256 == Artifacts.sha256),
         exists().where(Profiles.report_sha256 == Artifacts.sha256),
     )
-    removed = connection.execute(select(Artifacts.sha256, func.length(Artifacts.content)).where(~used)).all()
-    for rows in _chunks(removed):
-        connection.execute(delete(Artifacts).where(Artifacts.sha256.in_([sha256 for sha256, _ in rows])))
-    return Removed(len(removed), sum(size for _, size in removed))
+    size = func.coalesce(func.sum(func.length(Artifacts.content)), 0)
+    removed = Removed(*connection.execute(select(func.count(), size).where(~used)).one())
+    connection.execute(delete(Artifacts).where(~used))
+    return removed
 
 
 def _remove_reports(connection: Connection, before: datetime, keep: Collection[int]) -> int:
     """Remove the reports of profiles that were made before ``before``, except needed reports; return how many."""
-    old = (Profiles.profiled_at < before, Profiles.report_sha256.is_not(None))
-    query = select(Profiles.run_id, Profiles.case_id).where(*old)
-    rows = connection.execute(query.add_columns(Profiles.id)).all()
-    if not rows:
-        return 0
-    still_needed = needed(connection, keep, query)
-    removed = [row.id for row in rows if not still_needed.contains(row.run_id, row.case_id)]
-    for ids in _chunks(removed):
-        connection.execute(update(Profiles).where(Profiles.id.in_(ids)).values(report_sha256=None))
+    old = (Profiles.profiled_at < before, Profiles.report_sha256.is_not(None), ~among(Profiles.run_id, keep))
+    needed = set(map(tuple, connection.execute(_needed())))
+    rows = connection.execute(select(Profiles.id, Profiles.run_id, Profiles.case_id).where(*old))
+    removed = [row.id for row in rows if (row.run_id, row.case_id) not in needed]
+    connection.execute(update(Profiles).where(among(Profiles.id, removed)).values(report_sha256=None))
     return len(removed)

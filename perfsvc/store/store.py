@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perfsvc.store.messages import MessageStore
     from perfsvc.store.nights import NightStore
     from perfsvc.store.profiles import ProfileStore
-    from perfsvc.store.remote.receiving import ImportStore, ReceivedStore
+    from perfsvc.store.remote.receiving import ReceivedStore
     from perfsvc.store.remote.sending import SendingStore
     from perfsvc.store.remote.tokens import AuditLog, TokenStore
     from perfsvc.store.retention import Retention
@@ -78,13 +78,6 @@ class Store:
         from perfsvc.store.measurements import MeasurementStore
 
         return MeasurementStore(self.database, self.keys)
-
-    @cached_property
-    def imports(self) -> "ImportStore":
-        """The runs that other tools measured."""
-        from perfsvc.store.remote.receiving import ImportStore
-
-        return ImportStore(self.database, self.keys)
 
     @cached_property
     def binaries(self) -> "BinaryStore":
@@ -186,7 +179,7 @@ class Store:
 
     @cached_property
     def received(self) -> "ReceivedStore":
-        """Runs that other hosts have sent."""
+        """Runs that other hosts have sent, and runs that other tools measured."""
         from perfsvc.store.remote.receiving import ReceivedStore
 
         return ReceivedStore(self.database, self.keys)

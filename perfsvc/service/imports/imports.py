@@ -113,7 +113,7 @@ def import_files(request: ImportRequest, progress: Progress) -> ImportOutcome:
     _require_fit(request, found, counters)
     with Store.open(request.database) as store:
         reader.find_caches(store)
-        known = store.imports.known({digest for run in found.values() for digest in run.parts})
+        known = store.received.imported({digest for run in found.values() for digest in run.parts})
         for run in found.values():
             run.forget(known)
         new = [(source, run) for source, run in found.items() if run.parts and run.empty < run.results]
@@ -121,7 +121,7 @@ def import_files(request: ImportRequest, progress: Progress) -> ImportOutcome:
         imported = [_imported(request, reader, source, run) for source, run in new]
         _warn_of_order(store, imported, progress)
         progress.begin("storing", len(new))
-        numbers = store.imports.put(imported, lambda run: progress.step(run.provenance.suite)) if new else []
+        numbers = store.received.put_imported(imported, lambda run: progress.step(run.provenance.suite)) if new else []
         # Runs that an earlier command stored, and did not judge because it was stopped, are judged now.
         unjudged = [run for run in sorted(set(known.values())) if not store.verdicts.of_run(run)]
         progress.begin("judging", len(unjudged) + len(numbers))
@@ -167,7 +167,7 @@ def _warn_of_order(store: Store, imported: Iterable[ImportedRun], progress: Prog
     """Report a run that is older than a run that was imported before: its higher number makes it the newer one."""
     for run in imported:
         started = run.provenance.started
-        if later := store.imports.later(run.provenance.scope, started):
+        if later := store.received.later(run.provenance.scope, started):
             progress.report(
                 f"the results of {started:%Y-%m-%d %H:%M} UTC are older than those of run {later}, but get a higher "
                 "number: perfsvc compares runs in the order of their numbers, so import the oldest files first"

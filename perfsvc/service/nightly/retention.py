@@ -3,7 +3,7 @@
 import contextlib
 import os
 import platform
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -18,7 +18,7 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import FILES
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
-from perfsvc.store.retention import Prunable, Removed, RemovedCode
+from perfsvc.store.retention import Removed, RemovedCode
 
 KEPT = "a run is under way, so binaries and reports are kept until the next time"
 LARGEST_SHARE = 0.5
@@ -59,7 +59,7 @@ class Pruned:
     @property
     def parts(self) -> list[str]:
         """A text for each kind of data that was removed: how many, and their size."""
-        code = self.code or RemovedCode(0, 0, Removed())
+        code = self.code or RemovedCode()
         counted = (
             (self.samples, "measurement's samples", "measurements' samples"),
             (Removed(code.reports), "profiler's report", "profilers' reports"),
@@ -116,7 +116,7 @@ def prune(
     counted_from = now if force else store.retention.confirmed_time(now)
     keep: set[int] = set()
     if retention.samples or retention.binaries or retention.profiles:
-        keep = {*_baselines_of_suspects(store), *_named_baseline(store, against, suite)}
+        keep = _baselines(store, against, suite)
     remove = partial(_remove, store, retention, counted_from, keep, nights)
     if not force and any(retention.model_dump().values()):
         planned = remove(dry_run=True)
@@ -143,43 +143,43 @@ def _remove(
     dry_run: bool,
 ) -> Pruned:
     """Remove the data that is too old at the time ``now``, except data that the runs in ``keep`` need."""
-    removed_nights: list[int] = []
-    if before := _before(now, retention.nights):
-        removed_nights = store.retention.nights(before, dry_run=dry_run)
-    samples = Removed()
-    if before := _before(now, retention.samples):
-        samples = store.retention.samples(before, keep, dry_run=dry_run)
+    before = {kind: _before(now, age) for kind, age in retention.model_dump().items()}
+    old_nights, old_samples, old_entries = before["nights"], before["samples"], before["audit"]
+    removed_nights = store.retention.nights(old_nights, dry_run=dry_run) if old_nights else []
+    samples = store.retention.samples(old_samples, keep, dry_run=dry_run) if old_samples else Removed()
     code = store.retention.code(
-        binaries=_before(now, retention.binaries),
-        profiles=_before(now, retention.profiles),
+        binaries=before["binaries"],
+        profiles=before["profiles"],
         keep=keep,
         watched=HISTORY_RUNS,
         now=now,
         dry_run=dry_run,
     )
     files = Removed()
-    if nights and (before := _before(now, retention.nights)):
+    if nights and old_nights:
         stored_nights = {night.id for night in store.nights.list()}
         night_numbers = range(max(stored_nights, default=0) + 1)
         kept_nights = stored_nights - set(removed_nights)
-        files = _remove_folders(nights, before, night_numbers, kept_nights, dry_run=dry_run)
-    before = _before(now, retention.audit)
-    entries = store.audit.prune(before, dry_run=dry_run) if before else 0
+        files = _remove_folders(nights, old_nights, night_numbers, kept_nights, dry_run=dry_run)
+    entries = store.audit.prune(old_entries, dry_run=dry_run) if old_entries else 0
     return Pruned(samples, code, tuple(removed_nights), files, now, entries=entries)
 
 
-def _excess(planned: Pruned, prunable: Prunable) -> str:
-    """Return a text that lists each kind of data of which more than ``LARGEST_SHARE`` would be removed, or empty."""
-    code = planned.code or RemovedCode(0, 0, Removed())
+def _excess(planned: Pruned, prunable: Sequence[int]) -> str:
+    """Return a text that lists each kind of data of which more than ``LARGEST_SHARE`` would be removed, or empty.
+
+    ``prunable`` is how much the database has of each kind.
+    """
+    code = planned.code or RemovedCode()
     kinds = (
-        (planned.samples.count, prunable.samples, "the samples of {} of {} measurements"),
-        (code.reports, prunable.reports, "{} of {} profilers' reports"),
-        (code.binaries, prunable.binaries, "{} of {} binaries"),
-        (len(planned.nights), prunable.nights, "{} of {} nights"),
+        (planned.samples.count, "the samples of {} of {} measurements"),
+        (code.reports, "{} of {} profilers' reports"),
+        (code.binaries, "{} of {} binaries"),
+        (len(planned.nights), "{} of {} nights"),
     )
     return ", ".join(
         words.format(removed, total)
-        for removed, total, words in kinds
+        for (removed, words), total in zip(kinds, prunable, strict=True)
         if removed > FEW and removed > LARGEST_SHARE * total
     )
 
@@ -194,19 +194,14 @@ def _before(now: datetime, seconds: float | None) -> datetime | None:
         return None
 
 
-def _baselines_of_suspects(store: Store) -> Iterator[int]:
-    """Yield the baseline run of each present suspect, because the baseline of an alert may be old."""
-    for run in store.runs.last_of_scopes():
-        for suspect in suspects_of(store, run):
-            if suspect.judgement.baseline_run:
-                yield suspect.judgement.baseline_run
-
-
-def _named_baseline(store: Store, against: str, suite: Path) -> Iterator[int]:
-    """Yield the run that the settings name as the baseline; nothing if they name none, or if there is no such run."""
+def _baselines(store: Store, against: str, suite: Path) -> set[int]:
+    """Return the baseline run of each present suspect, which may be old, and the run that the settings name, if any."""
+    suspects = [suspect for run in store.runs.last_of_scopes() for suspect in suspects_of(store, run)]
+    runs = {suspect.judgement.baseline_run for suspect in suspects if suspect.judgement.baseline_run}
     if against != BASELINE:
         with contextlib.suppress(NotMeasuredError, UsageError):
-            yield resolve(against, store, suite).id
+            runs.add(resolve(against, store, suite).id)
+    return runs
 
 
 def _remove_folders(

@@ -307,12 +307,12 @@ def receive(
         UsageError: a device is another one than the device that the database has under its UUID.
     """
     now = datetime.now(UTC)
-    known = store.received.of_digest(digest)
-    if known is None:
+    number, is_new = store.received.of_digest(digest), False
+    if number is None:
         sent = read_run(body, now)
         measured = read_measurements(body, sent, now)
         cases = list(dict.fromkeys(each.measurement.case for each in measured))  # reads, and validates, all
-        received = store.received.put(
+        number, is_new = store.received.put(
             sent,
             read_measurements(body, sent, now),
             cases,
@@ -320,14 +320,11 @@ def receive(
             token=token,
             key=key,
         )
-        number, is_new = received.run, received.new
-    else:
-        number, is_new = known, False
     if number is None:
         return ReceivedRun(None, new=False, judged=True, later=None)
     provenance = store.runs.get(number).provenance
     judged = store.received.is_judged(number) or _judge(store, number, threshold)
-    return ReceivedRun(number, is_new, judged, store.imports.later(provenance.scope, provenance.started))
+    return ReceivedRun(number, is_new, judged, store.received.later(provenance.scope, provenance.started))
 
 
 def _judge(store: Store, run: int, threshold: judge.ThresholdOption) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Select,
     bindparam,
     delete,
     exists,
@@ -16,33 +15,25 @@ from sqlalchemy import (
     insert,
     or_,
     select,
-    tuple_,
     union_all,
 )
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Cause, FindingState, Pin, Series, Status
-from perfsvc.store.baselines.nights import (
-    correct_series,
-    earlier_runs,
-    expected_series,
-    replica_levels,
-    values_of_metric,
-)
+from perfsvc.store.baselines.nights import PastRuns, correct_series
 from perfsvc.store.cases import ids_of, is_judged, judged, load_series, series_ids, series_of, with_series
-from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import FindingCases, Findings, Pins
 from perfsvc.store.schema.tables import ACCEPTED, Environments, Levels, Measurements, Runs, SeriesRows
 
 _NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
 """Improvements with these causes set no level: a lucky run would be the bar for all later ones."""
-IS_ACCEPTED = Levels.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True))
+_IS_ACCEPTED = Levels.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True))
 """Whether a verdict may accept a level. The words stand in the statement itself: SQLite uses the partial index on them
 only without parameters."""
-_ACCEPTING = (
-    IS_ACCEPTED,
+ACCEPTING = (
+    _IS_ACCEPTED,
     or_(Levels.cause.is_(None), Levels.cause.not_in(_NOT_THE_CODE)),
     Runs.git_dirty.is_(False),
     Levels.excluded.is_(None),
@@ -50,11 +41,8 @@ _ACCEPTING = (
 """The conditions under which a verdict accepts the level of its run."""
 
 
-class BaselineStore:
+class BaselineStore(PastRuns):
     """Baselines; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
         """Return the run that each series is compared with: its pin, else its last accepted level.
@@ -80,7 +68,9 @@ class BaselineStore:
             cases = ids_of(connection, {(of.case, of.case.formerly): of.case for of in asked}.values())
             known = load_series(connection, among(SeriesRows.case_id, set(cases.values())))
             ids = {of: number for number, of in known.items()}
-            runs = _accepted_runs(connection, ids, asked, before_run) | _pinned_runs(connection, known)
+            rows = connection.execute(select(Pins.series_id, Pins.run_id).where(among(Pins.series_id, known)))
+            pinned = {number: run for number, run in rows}  # noqa: C416 - for mypy
+            runs = _accepted_runs(connection, ids, asked, before_run) | pinned
         of_model: dict[tuple[Any, ...], list[Series]] = defaultdict(list)
         for number in runs:
             of_model[_of_model(known[number])].append(known[number])
@@ -89,43 +79,6 @@ class BaselineStore:
             chosen = [of] if ids.get(of) in runs else of_model[_of_model(of)]
             found |= {each: runs[ids[each]] for each in chosen}
         return found
-
-    def nights(self, baselines: Mapping[Series, int], before_run: int) -> dict[Series, dict[int, UsedCode]]:
-        """Return the runs that may belong to each series' baseline, each with the code that it used.
-
-        These are the runs from the baseline's run to the run before ``before_run`` that measured the series in the same
-        environment, with a correct result. Later runs count only if they have ended, measured committed code and are
-        not excluded, and if no finding reports that the case had moved in the run. Of each code, at most
-        ``MOST_NIGHTS`` runs are returned, the newest, and the baseline's run. A series is absent if the code of its
-        baseline's run is unknown.
-        """
-        with self._database.reading() as connection:
-            return earlier_runs(connection, series_ids(connection, baselines), baselines, before_run)
-
-    def replica_levels(self, runs: Mapping[Series, Collection[int]]) -> dict[Series, dict[int, tuple[float, ...]]]:
-        """Return the value of each replica (of the time: the median) of each series in its runs."""
-        with self._database.reading() as connection:
-            return replica_levels(connection, series_ids(connection, runs), runs)
-
-    def values_of_metric(
-        self, metric: str, runs: Mapping[Series, Collection[int]]
-    ) -> dict[Series, dict[int, tuple[float, ...]]]:
-        """Return what ``replica_levels`` returns, of a metric that is not judged and has no levels."""
-        with self._database.reading() as connection:
-            return values_of_metric(connection, metric, runs)
-
-    def expected(self, run: int) -> dict[Series, int]:
-        """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
-
-        These are the series of which the previous run has a correct result. The previous run of a device is the newest
-        earlier run of the same scope that finished and measured on the device. A run with uncommitted changes counts
-        only if there is no other run. If a case was over budget in the previous run, the newest older run that measured
-        the case counts instead. A case that was over budget in ``run`` itself is not expected. Excluded runs are
-        ignored. A case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope
-        is unknown.
-        """
-        with self._database.reading() as connection:
-            return expected_series(connection, run)
 
     def pins(self) -> list[Pin]:
         """Return all pins."""
@@ -165,42 +118,6 @@ def _of_model(series: Series) -> tuple[Any, ...]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[tuple[int, int]]:
-    """Return the levels that a later run may be compared with, as pairs of run and case.
-
-    These are all pins; all levels that were ever accepted, since a newer level may be revoked; the first correct result
-    of each series; and its first correct result of committed code in the present environment (segment). The next run
-    may begin a segment, which has no result yet: its level is then an accepted one, or the first of the series.
-
-    First results are looked for among the candidates alone, because all measurements of years are too many. If the
-    first result of a series is no candidate, the result has the first of the candidates instead.
-
-    Args:
-        connection: a transaction.
-        candidates: a query of runs and cases (``run_id``, ``case_id``): what may be removed.
-    """
-    of_case = select(Levels.run_id, SeriesRows.case_id).join(SeriesRows, SeriesRows.id == Levels.series_id)
-    accepted = of_case.join(Runs, Runs.id == Levels.run_id).where(*_ACCEPTING)
-    pinned = select(Pins.run_id, SeriesRows.case_id).join(SeriesRows, SeriesRows.id == Pins.series_id)
-    kept = {(run, case) for query in (accepted, pinned) for run, case in connection.execute(query)}
-    ended = Runs.state.in_(ENDED)
-    case_of: dict[int, int] = dict(connection.execute(select(SeriesRows.id, SeriesRows.case_id)).all())
-    first = _first_correct_runs(connection, None, ended, candidates=candidates)
-    kept |= {(run, case_of[number]) for number, run in first.items()}
-    starts = _present_segment_starts(connection, first)
-    for start, numbers in _by_start(first, starts).items():
-        in_segment = (ended, Runs.git_dirty.is_(False), Levels.run_id > start)
-        runs = _first_correct_runs(connection, numbers, *in_segment, candidates=candidates)
-        kept |= {(run, case_of[number]) for number, run in runs.items()}
-    return kept
-
-
-def _pinned_runs(connection: Connection, ids: Collection[int]) -> dict[int, int]:
-    """Return the pinned runs of some series."""
-    rows = connection.execute(select(Pins.series_id, Pins.run_id).where(among(Pins.series_id, ids)))
-    return {number: run for number, run in rows}  # noqa: C416 - for mypy
-
-
 def _accepted_runs(
     connection: Connection, ids: Mapping[Series, int], asked: Collection[Series], before_run: int
 ) -> dict[int, int]:
@@ -216,14 +133,17 @@ def _accepted_runs(
     starts = _segment_starts(connection, own, before_run)
     accepted = _last_accepted_runs(connection, ids.values(), before_run)
     # The first run of a segment is compared with the segment before it; later runs are compared with the first run.
-    old = {number for number in own if accepted.get(number, 0) <= starts.get(number, 0)}
+    by_start: dict[int, set[int]] = defaultdict(set)
+    for number, start in starts.items():
+        if accepted.get(number, 0) <= start:
+            by_start[start].add(number)
     in_segment: dict[int, int] = {}
-    for start, numbers in _by_start(old, starts).items():
+    for start, numbers in by_start.items():
         later = (Runs.id > start, Runs.id < before_run, Runs.git_dirty.is_(False))
         in_segment |= _first_runs(connection, numbers, *later)
     without = {of.case for of in asked if ids.get(of) not in {**accepted, **in_segment}}
     others = [number for of, number in ids.items() if of.case in without]
-    first = _first_runs(connection, others, Runs.id < before_run) if others else {}
+    first = _first_runs(connection, others, Runs.id < before_run)
     return first | accepted | in_segment
 
 
@@ -234,7 +154,7 @@ def _last_accepted_runs(connection: Connection, ids: Iterable[int], before_run: 
         select(Levels.series_id, func.max(Levels.run_id))
         .join(Runs, Runs.id == Levels.run_id)
         # By a sum, which no other index finds: SQLite would read all levels of the series.
-        .where(among(Levels.series_id + 0, wanted), Levels.run_id < before_run, *_ACCEPTING)
+        .where(among(Levels.series_id + 0, wanted), Levels.run_id < before_run, *ACCEPTING)
         .group_by(Levels.series_id)
     )
     by_person = (  # without recovered series: they are back at their old level
@@ -251,15 +171,6 @@ def _last_accepted_runs(connection: Connection, ids: Iterable[int], before_run: 
     return accepted
 
 
-def _by_start(ids: Iterable[int], starts: Mapping[int, int]) -> dict[int, set[int]]:
-    """Return the series whose segment begins after each run; series without a segment start are absent."""
-    by_start: dict[int, set[int]] = defaultdict(set)
-    for number in ids:
-        if number in starts:
-            by_start[starts[number]].add(number)
-    return by_start
-
-
 def _first_runs(connection: Connection, ids: Collection[int], *runs: ColumnElement[bool]) -> dict[int, int]:
     """For each series, return the first run that meets the conditions ``runs`` and has a correct result.
 
@@ -268,36 +179,18 @@ def _first_runs(connection: Connection, ids: Collection[int], *runs: ColumnEleme
     """
     conditions = (Runs.state.in_(ENDED), judged(Runs.id), *runs)
     first_run = select(Runs.id).where(*conditions).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
-    first = _first_correct_runs(connection, ids, Levels.run_id == first_run)
-    if missing := set(ids) - first.keys():
-        first |= _first_correct_runs(connection, missing, *conditions)
-    return first
-
-
-def _first_correct_runs(
-    connection: Connection,
-    ids: Collection[int] | None,
-    *runs: ColumnElement[bool],
-    candidates: Select[int, int] | None = None,
-) -> dict[int, int]:
-    """For some series, or all, return the first run that has a correct result.
-
-    Only the runs that meet the conditions ``runs`` count, and of these only the runs and cases that ``candidates``
-    returns, if it is given. Runs without uncommitted changes are preferred.
-    """
     clean = func.min(Levels.run_id).filter(Runs.git_dirty.is_(False))
-    query = (
+    correct = (
         select(Levels.series_id, func.coalesce(clean, func.min(Levels.run_id)))
         .join(Runs, Runs.id == Levels.run_id)
-        .where(Levels.status == Status.OK, Levels.medians.is_not(None), Levels.excluded.is_(None), *runs)
+        .where(Levels.status == Status.OK, Levels.medians.is_not(None), Levels.excluded.is_(None))
         .group_by(Levels.series_id)
     )
-    if ids is not None:
-        query = query.where(among(Levels.series_id, ids))
-    if candidates is not None:
-        query = query.join(SeriesRows, SeriesRows.id == Levels.series_id)
-        query = query.where(tuple_(Levels.run_id, SeriesRows.case_id).in_(candidates))
-    return {number: run for number, run in connection.execute(query)}  # noqa: C416 - for mypy
+    first: dict[int, int] = {}
+    for searched in ((Levels.run_id == first_run,), conditions):
+        if missing := set(ids) - first.keys():
+            first |= dict(connection.execute(correct.where(*searched, among(Levels.series_id, missing))).all())
+    return first
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
@@ -312,65 +205,37 @@ def _segment_starts(connection: Connection, ids: Collection[int], run: int) -> d
     """
     query = select(Levels.series_id, Levels.environment_id).where(among(Levels.series_id, ids), Levels.run_id == run)
     rows: Iterable[Any] = connection.execute(query.where(Levels.environment_id.is_not(None)))
-    return _last_elsewhere(connection, dict(map(tuple, rows)), run)
-
-
-def _present_segment_starts(connection: Connection, ids: Collection[int]) -> dict[int, int]:
-    """Return, for each of some series, the last run before its present segment (runs in one environment).
-
-    Only runs that have ended, had no uncommitted changes and are not excluded count. A series that was measured in one
-    environment only is absent.
-    """
-    after_all = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
-    last = _last_measured(connection, set(ids), after_all)
-    return _last_elsewhere(connection, {number: environment for number, (_, environment) in last.items()}, after_all)
-
-
-def _last_elsewhere(connection: Connection, own: Mapping[int, int], run: int) -> dict[int, int]:
-    """For each series, return the newest run before ``run`` that measured it in another environment than its own."""
     by_environment: dict[int, set[int]] = defaultdict(set)
-    for number, environment in own.items():
+    for number, environment in rows:
         by_environment[environment].add(number)
     starts: dict[int, int] = {}
     for environment, numbers in by_environment.items():
-        last = _last_measured(connection, numbers, run, other_than=environment)
-        starts |= {number: newest for number, (newest, _) in last.items()}
+        starts |= _last_elsewhere(connection, numbers, run, environment)
     return starts
 
 
-def _last_measured(
-    connection: Connection, ids: set[int], run: int, *, other_than: int | None = None
-) -> dict[int, tuple[int, int]]:
-    """For each series, return the newest run before ``run`` that measured it, and the environment of the run.
+def _last_elsewhere(connection: Connection, ids: set[int], run: int, environment: int) -> dict[int, int]:
+    """For each series, return the newest run before ``run`` that measured it in another environment than a given one.
 
     Looks at the newest runs first, and then only for the series that were not found: to read all levels would take the
     longer the more nights there are. Only runs that have ended, had no uncommitted changes and are not excluded count.
     A series that no such run measured is absent.
-
-    Args:
-        connection: a transaction.
-        ids: the series.
-        run: the run.
-        other_than: an environment in which levels do not count; None to count all.
     """
     # By the ids of environments, which an index finds: a comparison with one would read all measurements.
-    environments = select(Environments.id)
-    elsewhere: list[ColumnElement[bool]] = [Levels.environment_id.is_not(None)]
-    if other_than is not None:
-        environments = environments.where(Environments.id != other_than)
-        elsewhere = [Levels.environment_id != other_than]
+    environments = select(Environments.id).where(Environments.id != environment)
     measured = Measurements.environment_id.in_(environments), Measurements.run_id == Runs.id
     earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), exists().where(*measured))
     runs = connection.scalars(select(Runs.id).where(*earlier).order_by(Runs.id.desc())).all()
-    last: dict[int, tuple[int, int]] = {}
+    last: dict[int, int] = {}
     missing, at, count = set(ids), 0, 1
     while missing and at < len(runs):
-        part = runs[at : at + count]
-        query = select(Levels.series_id, Levels.run_id, Levels.environment_id).order_by(Levels.run_id)
-        query = query.where(among(Levels.run_id, part), among(Levels.series_id, missing), *elsewhere)
-        rows: Iterable[Any] = connection.execute(query.where(Levels.excluded.is_(None)))
-        for number, newest, environment in rows:
-            last[number] = newest, environment
+        query = (
+            select(Levels.series_id, func.max(Levels.run_id))
+            .where(among(Levels.run_id, runs[at : at + count]), among(Levels.series_id, missing))
+            .where(Levels.environment_id != environment, Levels.excluded.is_(None))
+            .group_by(Levels.series_id)
+        )
+        last |= dict(connection.execute(query).all())
         missing -= last.keys()
         at, count = at + count, count * 4
     return last

@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, func, select, union
+from sqlalchemy import Connection, Select, bindparam, exists, func, select, union
 
 from perfsvc.model import FIRST_RUNS, CacheState, Case, Direction, FindingState, RunState, Series, Status, Verdict
-from perfsvc.store.cases import ids_of, judged, load_series, series_of, with_series
+from perfsvc.store.cases import ids_of, judged, load_series, series_ids, series_of, with_series
 from perfsvc.store.levels import read_levels
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.run_devices import read_run_devices
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.engine import among
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, Findings
 from perfsvc.store.schema.tables import (
     EVENTS,
@@ -30,21 +30,121 @@ _Cell = tuple[Case, str, CacheState]
 """A case on a device (UUID) in a cache state."""
 
 
-def expected_series(connection: Connection, run: int) -> dict[Series, int]:
-    """Return the series that a run should have measured, each with the earlier run that measured it.
+MOST_NIGHTS = 30
+"""The most runs of a baseline: its first ``FIRST_RUNS`` and its newest."""
 
-    These are the series of the previous run of each device, without cases that were over budget or excluded in ``run``.
-    """
-    previous = _previous_runs(connection, run)
-    earlier = measured_before_budget_ran_out(connection, previous)
-    excused = _not_measured(connection, run)
-    runs: dict[Series, int] = {}
-    for source in sorted({*previous.values(), *earlier.values()}):
-        for series in correct_series(connection, source).values():
-            cell = (series.case, series.device, series.cache)
-            if cell not in excused and source == earlier.get(cell, previous.get(series.device)):
-                runs[series] = source
-    return runs
+SEARCHED_RUNS = 200
+"""How many of the newest clean runs of each host are searched, beside ``MOST_NIGHTS`` after each baseline's run. A
+baseline that is years old would otherwise slow every night."""
+
+SEARCHED_AT_FIRST = 2 * MOST_NIGHTS
+"""How many of them are searched at first: nearly all series have ``MOST_NIGHTS`` runs of their code among them."""
+
+SEARCHED_FIRST = 2 * FIRST_RUNS
+"""Among how many clean runs of each host after a baseline's run its ``FIRST_RUNS`` are searched."""
+
+DISTURBED = 1.08
+"""A baseline with a run that alone was so much slower than the others would hide changes of the same size."""
+
+IS_EVENT = Levels.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
+"""The condition of the index of events, which SQLite uses only if the values are literals."""
+
+ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
+"""In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
+
+
+class PastRuns:
+    """What earlier runs measured of series; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def nights(self, baselines: Mapping[Series, int], before_run: int) -> dict[Series, dict[int, UsedCode]]:
+        """Return the runs that may belong to each series' baseline, each with the code that it used.
+
+        These are the runs from the baseline's run to the run before ``before_run`` that measured the series in the same
+        environment, with a correct result. Later runs count only if they have ended, measured committed code and are
+        not excluded, and if no finding reports that the case had moved in the run. Of each code, at most
+        ``MOST_NIGHTS`` runs are returned, the newest, and the baseline's run. A series is absent if the code of its
+        baseline's run is unknown.
+        """
+        with self._database.reading() as connection:
+            ids = series_ids(connection, baselines)
+            if not ids:
+                return {}
+            anchors = {baselines[series] for series in ids}
+            clean = _clean_runs(connection, min(anchors), before_run)
+            searched = _searched_runs(clean, anchors, SEARCHED_AT_FIRST)
+            nights = _nights(connection, ids, baselines, before_run, searched)
+            # From this run on, all clean runs were searched; older ones matter to a series with too few since then.
+            since = max((runs[-SEARCHED_AT_FIRST] for runs in clean if len(runs) > SEARCHED_AT_FIRST), default=0)
+            few = {
+                series: number
+                for series, number in ids.items()
+                if series in nights and baselines[series] < since and _count_since(since, nights[series]) < MOST_NIGHTS
+            }
+            if few:
+                nights |= _nights(connection, few, baselines, before_run, _searched_runs(clean, anchors, SEARCHED_RUNS))
+            return nights
+
+    def replica_levels(self, runs: Mapping[Series, Collection[int]]) -> dict[Series, dict[int, tuple[float, ...]]]:
+        """Return the value of each replica (of the time: the median) of each series in its runs."""
+        with self._database.reading() as connection:
+            ids = series_ids(connection, runs)
+            wanted = {number: series for series, number in ids.items() if runs[series]}
+            numbers = {run for series in wanted.values() for run in runs[series]}
+            stored = read_levels(connection, among(Levels.series_id, wanted), among(Levels.run_id, numbers))
+            levels: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
+            for row, (number, run) in enumerate(zip(stored.series.tolist(), stored.runs.tolist(), strict=True)):
+                if run in runs[series := wanted[number]] and (values := stored.values(row)):
+                    levels[series][run] = values
+            return dict(levels)
+
+    def values_of_metric(
+        self, metric: str, runs: Mapping[Series, Collection[int]]
+    ) -> dict[Series, dict[int, tuple[float, ...]]]:
+        """Return what ``replica_levels`` returns, of a metric that is not judged and has no levels."""
+        with self._database.reading() as connection:
+            wanted = {(series.case, series.device, series.cache): series for series in runs}
+            cases = ids_of(connection, {series.case for series in runs})
+            names = {number: case for case, number in cases.items()}
+            query = (
+                select(Measurements.case_id, Devices.uuid, Measurements.cache, Measurements.run_id, Metrics.value)
+                .join(Metrics, Metrics.measurement_id == Measurements.id)
+                .join(Devices, Devices.id == Measurements.device_id)
+                .where(among(Measurements.case_id, names), Metrics.name == metric, Metrics.value.is_not(None))
+                .where(among(Measurements.run_id, {run for of_series in runs.values() for run in of_series}))
+                .order_by(Measurements.run_id, Measurements.replica)
+            )
+            found: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
+            for number, uuid, cache, run, value in connection.execute(query):
+                series = wanted.get((names[number], uuid, cache))
+                if series is not None and value is not None and run in runs[series]:
+                    found[series][run] = (*found[series].get(run, ()), value)
+            return dict(found)
+
+    def expected(self, run: int) -> dict[Series, int]:
+        """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
+
+        These are the series of which the previous run has a correct result. The previous run of a device is the newest
+        earlier run of the same scope that finished and measured on the device. A run with uncommitted changes counts
+        only if there is no other run. If a case was over budget in the previous run, the newest older run that measured
+        the case counts instead. A case that was over budget in ``run`` itself is not expected. Excluded runs are
+        ignored. A case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope
+        is unknown.
+        """
+        with self._database.reading() as connection:
+            previous = _previous_runs(connection, run)
+            earlier = _measured_before_budget_ran_out(connection, previous)
+            unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run))).values()
+            excused = {(series.case, series.device, series.cache) for series in unmeasured}
+            runs: dict[Series, int] = {}
+            for source in sorted({*previous.values(), *earlier.values()}):
+                for series in correct_series(connection, source).values():
+                    cell = (series.case, series.device, series.cache)
+                    if cell not in excused and source == earlier.get(cell, previous.get(series.device)):
+                        runs[series] = source
+            return runs
 
 
 def correct_series(connection: Connection, run: int) -> dict[int, Series]:
@@ -79,17 +179,19 @@ def _devices(connection: Connection, run: int) -> set[str]:
     return {row.device for row in read_run_devices(connection, [run]).get(run, ())}
 
 
-def measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:
+def _measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, int]) -> dict[_Cell, int]:
     """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
 
-    A case that is excluded from judging counts as over budget. ``runs`` maps the UUID of each device to a run on it.
+    A case that is excluded from judging counts as over budget. Runs without uncommitted changes are preferred.
+    ``runs`` maps the UUID of each device to a run on it.
     """
     found: dict[_Cell, int] = {}
     for device, run in runs.items():
         scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
         unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run)), Devices.uuid == device)
+        clean = func.max(Runs.id).filter(Runs.git_dirty.is_(False))
         query = (
-            select(Levels.series_id, newest_clean())
+            select(Levels.series_id, func.coalesce(clean, func.max(Runs.id)))
             .join(Runs, Runs.id == Levels.run_id)
             .where(among(Levels.series_id, unmeasured), Levels.status.is_not(None), Levels.excluded.is_(None))
             .where(Levels.run_id < run, Runs.scope == scope, Runs.state == RunState.FINISHED)
@@ -101,12 +203,6 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[str, in
     return found
 
 
-def newest_clean() -> ColumnElement[int]:
-    """Return an SQL aggregate: the newest run of a group of rows, preferably without uncommitted changes."""
-    clean = func.max(Runs.id).filter(Runs.git_dirty.is_(False))
-    return func.coalesce(clean, func.max(Runs.id))
-
-
 def _skipped(run: int) -> Select[Any]:
     """Return a query of the series of times that were over budget in a run or individually excluded from it."""
     over_budget = select(OverBudgetCases.series_id).where(OverBudgetCases.run_id == run)
@@ -114,57 +210,6 @@ def _skipped(run: int) -> Select[Any]:
     is_excluded = (Levels.run_id == run, Levels.excluded.is_not(None), exists().where(*by_case))
     excluded = select(Levels.series_id).join(SeriesRows, SeriesRows.id == Levels.series_id).where(*is_excluded)
     return select(union(over_budget, excluded).subquery())
-
-
-def _not_measured(connection: Connection, run: int) -> set[_Cell]:
-    """Return the cases that were over budget in a run or individually excluded from it."""
-    unmeasured = load_series(connection, SeriesRows.id.in_(_skipped(run)))
-    return {(series.case, series.device, series.cache) for series in unmeasured.values()}
-
-
-MOST_NIGHTS = 30
-"""The most runs of a baseline: its first ``FIRST_RUNS`` and its newest."""
-
-SEARCHED_RUNS = 200
-"""How many of the newest clean runs of each host are searched, beside ``MOST_NIGHTS`` after each baseline's run. A
-baseline that is years old would otherwise slow every night."""
-
-SEARCHED_AT_FIRST = 2 * MOST_NIGHTS
-"""How many of them are searched at first: nearly all series have ``MOST_NIGHTS`` runs of their code among them."""
-
-SEARCHED_FIRST = 2 * FIRST_RUNS
-"""Among how many clean runs of each host after a baseline's run its ``FIRST_RUNS`` are searched."""
-
-DISTURBED = 1.08
-"""A baseline with a run that alone was so much slower than the others would hide changes of the same size."""
-
-IS_EVENT = Levels.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
-"""The condition of the index of events, which SQLite uses only if the values are literals."""
-
-ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
-"""In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
-
-
-def earlier_runs(
-    connection: Connection, ids: Mapping[Series, int], baselines: Mapping[Series, int], before_run: int
-) -> dict[Series, dict[int, UsedCode]]:
-    """Return the runs that may belong to the baseline of each series (``BaselineStore.nights``)."""
-    if not ids:
-        return {}
-    anchors = {baselines[series] for series in ids}
-    clean = _clean_runs(connection, min(anchors), before_run)
-    searched = _searched_runs(clean, anchors, SEARCHED_AT_FIRST)
-    nights = _nights(connection, ids, baselines, before_run, searched)
-    # From this run on, all clean runs were searched. Older runs only matter to a series with too few since then.
-    since = max((runs[-SEARCHED_AT_FIRST] for runs in clean if len(runs) > SEARCHED_AT_FIRST), default=0)
-    few = {
-        series: number
-        for series, number in ids.items()
-        if series in nights and baselines[series] < since and _count_since(since, nights[series]) < MOST_NIGHTS
-    }
-    if few:
-        nights |= _nights(connection, few, baselines, before_run, _searched_runs(clean, anchors, SEARCHED_RUNS))
-    return nights
 
 
 def _count_since(since: int, of_series: Mapping[int, UsedCode]) -> int:
@@ -180,7 +225,7 @@ def _nights(
     before_run: int,
     searched: tuple[Collection[int], Collection[int]],
 ) -> dict[Series, dict[int, UsedCode]]:
-    """Return what ``earlier_runs`` returns; ``searched`` has the runs that ``_searched_runs`` returned."""
+    """Return what ``PastRuns.nights`` returns; ``searched`` has the runs that ``_searched_runs`` returned."""
     anchors = {baselines[series] for series in ids}
     runs, first = searched
     wanted = {run for run in {*runs, *anchors} if run < before_run}
@@ -291,40 +336,3 @@ def _moved(connection: Connection, ids: Mapping[Series, int], runs: Collection[i
             and (stands or run <= until)
         }
     return {of: moved[of.case, of.device, of.cache] for of in known.values()}
-
-
-def replica_levels(
-    connection: Connection, ids: Mapping[Series, int], runs: Mapping[Series, Collection[int]]
-) -> dict[Series, dict[int, tuple[float, ...]]]:
-    """Return the value of each replica of each series in its runs (``BaselineStore.replica_levels``)."""
-    wanted = {number: series for series, number in ids.items() if runs[series]}
-    numbers = {run for series in wanted.values() for run in runs[series]}
-    stored = read_levels(connection, among(Levels.series_id, wanted), among(Levels.run_id, numbers))
-    levels: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
-    for row, (number, run) in enumerate(zip(stored.series.tolist(), stored.runs.tolist(), strict=True)):
-        if run in runs[series := wanted[number]] and (values := stored.values(row)):
-            levels[series][run] = values
-    return dict(levels)
-
-
-def values_of_metric(
-    connection: Connection, metric: str, runs: Mapping[Series, Collection[int]]
-) -> dict[Series, dict[int, tuple[float, ...]]]:
-    """Return the value of each replica of a metric of each case in its runs (``BaselineStore.values_of_metric``)."""
-    wanted = {(series.case, series.device, series.cache): series for series in runs}
-    cases = ids_of(connection, {series.case for series in runs})
-    names = {number: case for case, number in cases.items()}
-    query = (
-        select(Measurements.case_id, Devices.uuid, Measurements.cache, Measurements.run_id, Metrics.value)
-        .join(Metrics, Metrics.measurement_id == Measurements.id)
-        .join(Devices, Devices.id == Measurements.device_id)
-        .where(among(Measurements.case_id, names), Metrics.name == metric, Metrics.value.is_not(None))
-        .where(among(Measurements.run_id, {run for of_series in runs.values() for run in of_series}))
-        .order_by(Measurements.run_id, Measurements.replica)
-    )
-    found: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
-    for number, uuid, cache, run, value in connection.execute(query):
-        series = wanted.get((names[number], uuid, cache))
-        if series is not None and value is not None and run in runs[series]:
-            found[series][run] = (*found[series].get(run, ()), value)
-    return dict(found)

@@ -143,11 +143,6 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
     return tuple(deleted)
 
 
-def excluded_data(connection: Connection) -> set[tuple[int, int | None]]:
-    """Return what is excluded from judging: cases of runs as pairs of run and case, and whole runs with None."""
-    return set(reasons_of_exclusion(connection, None))
-
-
 def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:
     """Return a row for each series whose baseline or newest evidence is ``run``, if its finding has one of ``states``.
 
@@ -185,7 +180,7 @@ def _judged_sightings(connection: Connection, steps: Iterable[Any]) -> Mapping[i
     """Return the sightings of steps whose data is not excluded, oldest first, by the id of the step."""
     cases = {step.id: step.case_id for step in steps}
     query = select(Sightings).where(among(Sightings.step_id, cases.keys())).order_by(Sightings.run_id)
-    excluded = excluded_data(connection)
+    excluded = reasons_of_exclusion(connection, None).keys()
     by_step: dict[int, list[Columns]] = defaultdict(list)
     for row in connection.execute(query):
         sides = {(run, of) for run in (row.run_id, row.baseline_run_id) for of in (None, cases[row.step_id])}

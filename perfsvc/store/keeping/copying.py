@@ -4,8 +4,8 @@ A row is recognized in the other database by its identity (``tables.IDENTITY``),
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -34,26 +34,26 @@ class NotCopiedError(Exception):
     """A row refers to a row that the target does not have, so that the row cannot be copied yet."""
 
 
+@dataclass(frozen=True, slots=True)
 class Copier:
     """Copies rows within one transaction of each database.
 
-    Args:
+    Attributes:
         source: the transaction from which rows are read.
         target: the transaction in which rows are stored.
         numbers: the numbers found so far. They are only valid if ``target`` is committed.
     """
 
-    def __init__(self, source: Connection, target: Connection, numbers: Numbers) -> None:
-        self.source = source
-        self.target = target
-        self._numbers = numbers
+    source: Connection
+    target: Connection
+    numbers: Numbers
 
     def number(self, table: Table, number: Any) -> Any:
         """Return the number in the target of a row of the source; None if the target does not have the row.
 
         Cases and rows that several runs share are copied if they are missing.
         """
-        known = self._numbers[table]
+        known = self.numbers[table]
         if number in known:
             return known[number]
         if table in SHARED:
@@ -62,6 +62,10 @@ class Copier:
             self._copy_cases()
         elif table is Profiles:
             self._find_profiles(number)
+        elif IDENTITY.get(table) == ("uid",):
+            uid = self.source.scalar(select(_column(table, "uid")).where(_column(table, "id") == number))
+            in_target = self.target.scalar(select(_column(table, "id")).where(_column(table, "uid") == uid))
+            known |= {} if in_target is None else {number: in_target}  # a later transaction may copy the row
         return known.get(number)
 
     def translated(self, table: Table, row: StoredRow) -> Row:
@@ -73,13 +77,11 @@ class Copier:
         values: Row = {}
         for name, referred, nullable in _references(table):
             value = row[name]
-            if referred is not None and value is not None:
+            if value is not None:
                 value = self.number(referred, value)
                 if value is None and not nullable:
                     raise NotCopiedError(f"{table.__tablename__}.{name} refers to {row[name]!r}, which is not copied")
             values[name] = value
-        for name in _unread(table):
-            values[name] = None
         for name in _plain(table):
             values[name] = row[name]
         return values
@@ -89,7 +91,7 @@ class Copier:
         result = self.target.execute(insert(table), self.translated(table, row))
         key = result.inserted_primary_key
         assert key is not None  # noqa: S101 - for mypy: only an insert of several rows has none
-        self._numbers[table][row["id"]] = int(key[0])
+        self.numbers[table][row["id"]] = int(key[0])
         return int(key[0])
 
     def put_all(self, table: Table, rows: Iterator[Row]) -> None:
@@ -97,10 +99,11 @@ class Copier:
         while part := list(islice(rows, ROWS)):
             self.target.execute(insert(table), part)
 
-    def row(self, table: Table, number: int) -> Row | None:
-        """Return a row of the source by its number; None if there is none."""
-        found = self.source.execute(select(table).where(_column(table, "id") == number)).mappings().first()
-        return None if found is None else dict(found)
+    def row(self, table: Table, number: int) -> StoredRow:
+        """Return a row of the source by its number; raises ``NotCopiedError`` if it was deleted meanwhile."""
+        for row in self.rows(table, _column(table, "id") == number):
+            return row
+        raise NotCopiedError("the row was deleted while the databases were compared")
 
     def rows(self, table: Table, *where: ColumnElement[bool]) -> Iterator[StoredRow]:
         """Yield the rows of the source that meet some conditions, in the order of their primary key."""
@@ -119,17 +122,11 @@ class Copier:
             owner: the number of the owner in the source.
             owner_in_target: its number in the target.
         """
-        identity = _identity(table)
         stored = self._stored(table, column, owner_in_target)
-        seen: Counter[tuple[Any, ...]] = Counter()
         new: dict[_Key, Any] = {}
 
         def missing() -> Iterator[Row]:
-            for row in self.rows(table, _column(table, column) == owner):
-                values = self.translated(table, row)
-                own = tuple(values[name] for name in identity)
-                key = own, seen[own]  # two equal rows of the source are two rows of the target
-                seen[own] += 1
+            for key, row, values in self._identified(table, column, owner):
                 if key not in stored:
                     new[key] = row["id"] if table in PARTS else None
                     yield values
@@ -137,21 +134,26 @@ class Copier:
         self.put_all(table, missing())
         if new and table in PARTS:
             stored = self._stored(table, column, owner_in_target)
-            self._add_parts(table, column, owner, {number: stored[key] for key, number in new.items()})
+            numbers = {number: stored[key] for key, number in new.items()}
+            self.numbers[table] = dict(numbers)
+            for part, refers in PARTS[table].items():
+                query = select(part).join(table, _column(table, "id") == _column(part, refers))
+                rows = self._stream(query.where(_column(table, column) == owner))
+                self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
+            del self.numbers[table]
         return len(new)
 
-    def _add_parts(self, table: Table, column: str, owner: int, numbers: Mapping[Any, Any]) -> None:
-        """Copy the parts of new rows; ``numbers`` has the number in the target of each new row."""
-        outer, self._numbers[table] = self._numbers[table], dict(numbers)
-        for part, refers in PARTS[table].items():
-            query = (
-                select(part)
-                .join(table, _column(table, "id") == _column(part, refers))
-                .where(_column(table, column) == owner)
-            )
-            rows = self._stream(query)
-            self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
-        self._numbers[table] = outer
+    def _identified(self, table: Table, column: str, owner: int) -> Iterator[tuple[_Key, StoredRow, Row]]:
+        """Yield the rows of an owner in the source, each after its identity in the target and before its translation.
+
+        Two equal rows of the source are two rows of the target.
+        """
+        seen: Counter[tuple[Any, ...]] = Counter()
+        for row in self.rows(table, _column(table, column) == owner):
+            values = self.translated(table, row)
+            own = tuple(values[name] for name in _identity(table))
+            yield (own, seen[own]), row, values
+            seen[own] += 1
 
     def _stored(self, table: Table, column: str, owner: int) -> dict[_Key, Any]:
         """Return the rows of an owner in the target: the number of each row by its identity."""
@@ -180,7 +182,7 @@ class Copier:
             insert_new(self.target, table, values)
             stored = self.target.execute(query).scalar_one()
             for part, refers in PARTS.get(table, {}).items():
-                self._numbers[table][number] = stored
+                self.numbers[table][number] = stored
                 rows = self.rows(part, _column(part, refers) == number)
                 for part_row in rows:
                     insert_new(self.target, part, self.translated(part, part_row))
@@ -195,21 +197,17 @@ class Copier:
         stored = self.source.execute(select(Cases.id, *CASE_COLUMNS)).all()
         cases = {number: replace(case_of(*name), formerly=former.get(number, ())) for number, *name in stored}
         ids = case_ids(self.target, cases.values())
-        self._numbers[Cases] |= {number: ids[case] for number, case in cases.items()}
+        self.numbers[Cases] |= {number: ids[case] for number, case in cases.items()}
 
     def _find_profiles(self, number: int) -> None:
         """Note the number of each profile of the run to which a profile belongs, if the target has the run."""
-        run = self.source.scalar(select(Profiles.run_id).where(Profiles.id == number))
+        run = self.source.execute(select(Profiles.run_id).where(Profiles.id == number)).scalar_one()
         run_in_target = self.number(Runs, run)
         if run_in_target is None:
             return
         stored = self._stored(Profiles, "run_id", run_in_target)
-        seen: Counter[tuple[Any, ...]] = Counter()
-        for row in self.rows(Profiles, Profiles.run_id == run):
-            values = self.translated(Profiles, row)
-            own = tuple(values[name] for name in IDENTITY[Profiles])
-            self._numbers[Profiles][row["id"]] = stored.get((own, seen[own]))
-            seen[own] += 1
+        for key, row, _ in self._identified(Profiles, "run_id", run):
+            self.numbers[Profiles][row["id"]] = stored.get(key)
 
 
 def _column(table: Table, name: str) -> Any:
@@ -222,34 +220,21 @@ def _identity(table: Table) -> tuple[str, ...]:
 
 
 @cache
-def _tables() -> dict[str, Table]:
-    return {table.__tablename__: table for table in all_tables()}
-
-
-@cache
-def _references(table: Table) -> Sequence[tuple[str, Table | None, bool]]:
+def _references(table: Table) -> Sequence[tuple[str, Table, bool]]:
     """Return the columns of a table that refer to a row: the name, the table of the row, and whether it may be NULL."""
-    references: list[tuple[str, Table | None, bool]] = []
+    tables = {each.__tablename__: each for each in all_tables()}
+    references: list[tuple[str, Table, bool]] = []
     for column in table.__table__.columns:
-        soft = NOT_REFERRED.get((table, column.name))
-        referred = [_tables()[key.column.table.name] for key in column.foreign_keys]
-        if soft or referred:
-            references.append((column.name, soft or referred[0], bool(column.nullable)))
+        referred = [tables[key.column.table.name] for key in column.foreign_keys]
+        if (table, column.name) in NOT_REFERRED:
+            referred = [NOT_REFERRED[table, column.name]]
+        if referred:
+            references.append((column.name, referred[0], bool(column.nullable)))
     return references
 
 
 @cache
-def _unread(table: Table) -> Sequence[str]:
-    return [name for (of_table, name), referred in NOT_REFERRED.items() if of_table is table and referred is None]
-
-
-@cache
 def _plain(table: Table) -> Sequence[str]:
-    """Return the columns that are copied as they are."""
-    other = {name for name, *_ in _references(table)} | set(_unread(table))
-    numbered = table in IDENTITY  # then ``id`` is only a number in this database
-    return [
-        column.name
-        for column in table.__table__.columns
-        if column.name not in other and not (numbered and column.name == "id")
-    ]
+    """Return the columns that are copied as they are; the ``id`` is only a number in this database."""
+    other = {name for name, *_ in _references(table)} | ({"id"} if table in IDENTITY else set())
+    return [column.name for column in table.__table__.columns if column.name not in other]

@@ -4,8 +4,7 @@ The database checks types and references itself. A disk or a program may still c
 """
 
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import JSON, ColumnElement, Connection, String, func, select, type_coerce
@@ -44,69 +43,31 @@ ROWS = 1_000
 """The rows whose blobs are in memory at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedRow:
-    """A row that perfsvc cannot read.
-
-    Attributes:
-        table: its table.
-        key: its primary key, such as ``id 17``.
-        column: the damaged column.
-        reason: what is wrong with the value.
-        cost: what perfsvc cannot show or do because of it.
-    """
-
-    table: str
-    key: str
-    column: str
-    reason: str
-    cost: str
-
-    def __str__(self) -> str:
-        return f"{self.table}.{self.column} of {self.key}: {self.reason}; this costs {self.cost}"
-
-
-def _as_samples(blob: bytes) -> None:
-    unpack_array(blob)
-
-
-def _as_batches(blob: bytes) -> None:
-    unpack_batches(blob)
-
-
-def _as_json_object(text: str) -> None:
-    decode(dict[str, Any], text)
-
-
 def _as_kind(text: str) -> None:
     if text not in DEVICE_KINDS:
         raise ValueError(f"no device is of kind {text!r}")
 
 
-def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], None]:
+def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], object]:
     """Return a function that decodes a value, and raises ``ValueError`` or ``zlib.error`` if it is damaged."""
-
-    def read(value: Any) -> None:
-        decode(kind, zlib.decompress(value) if compressed else value)
-
-    return read
+    return lambda value: decode(kind, zlib.decompress(value) if compressed else value)
 
 
-_CONTENT: Final[dict[Table, dict[str, Callable[[Any], None]]]] = {
-    Measurements: {"samples": _as_samples, "place_medians": _as_samples, "batches": _as_batches},
-    ConfirmationRuns: {"samples": _as_samples},
+_CONTENT: Final[dict[Table, dict[str, Callable[[Any], object]]]] = {
+    Measurements: {"samples": unpack_array, "place_medians": unpack_array, "batches": unpack_batches},
+    ConfirmationRuns: {"samples": unpack_array},
     Profiles: {
         "instructions": _as(tuple[Instruction, ...], compressed=True),
         "kernels": _as(tuple[ProfiledKernel, ...], compressed=True),
     },
     Explanations: {"reasons": _as(tuple[Reason, ...])},
-    Cases: {"point": _as_json_object},
+    Cases: {"point": _as(dict[str, Any])},
     Devices: {"kind": _as_kind},
     Environments: {"parts": _as(dict[str, str])},
     FullEnvironments: {"parts": _as(FullEnvironment)},
     Binaries: {"record": _as(ReplayRecord)},
     PythonCodes: {"record": _as(PythonCode)},
-    KernelFacts: {"instructions": _as_json_object},
+    KernelFacts: {"instructions": _as(dict[str, Any])},
 }
 """How the content of a column is read, for columns whose type does not say it."""
 
@@ -135,16 +96,27 @@ _COSTS: Final = {
 }
 
 
-def damaged_rows(connection: Connection) -> list[DamagedRow]:
-    """Return all damaged rows of a database whose schema revision is that of this perfsvc."""
-    found: list[DamagedRow] = []
+def damaged_rows(connection: Connection) -> list[str]:
+    """Return a text for each damaged value of a database whose schema revision is that of this perfsvc.
+
+    A text names the row and the column, what is wrong, and what perfsvc cannot show or do because of it.
+    """
+    found: list[str] = []
     for table in all_tables():
-        found += _wrong_words(connection, table)
-        found += _wrong_content(connection, table)
+        name = table.__tablename__
+        keys = [column.name for column in table.__table__.primary_key]
+        cost = _COSTS.get(name, "what this row describes")
+        for key, column, reason in (*_wrong_words(connection, table), *_wrong_content(connection, table)):
+            row = ", ".join(f"{of} {value}" for of, value in zip(keys, key, strict=True))
+            found.append(f"{name}.{column} of {row}: {reason}; this costs {cost}")
     return found
 
 
-def _wrong_words(connection: Connection, table: Table) -> Iterator[DamagedRow]:
+_Fault = tuple[Sequence[Any], str, str]
+"""The primary key of a row, its damaged column, and what is wrong."""
+
+
+def _wrong_words(connection: Connection, table: Table) -> Iterator[_Fault]:
     """Yield the words, the dates and the JSON that cannot be read; SQLite refuses other types than a column's."""
     keys = list(table.__table__.primary_key)
     for column in table.__table__.columns:
@@ -157,12 +129,10 @@ def _wrong_words(connection: Connection, table: Table) -> Iterator[DamagedRow]:
         else:
             is_wrong = func.julianday(text).is_(None) if isinstance(column.type, Utc) else func.json_valid(text) == 0
         for *key, value in connection.execute(select(*keys, text).where(text.is_not(None), is_wrong)):
-            named = _key([of.name for of in keys], key)
-            reason = f"{str(value)[:40]!r} is no value of this column"
-            yield DamagedRow(table.__tablename__, named, column.name, reason, _cost(table.__tablename__))
+            yield key, column.name, f"{str(value)[:40]!r} is no value of this column"
 
 
-def _wrong_content(connection: Connection, table: Table) -> Iterator[DamagedRow]:
+def _wrong_content(connection: Connection, table: Table) -> Iterator[_Fault]:
     """Yield the texts and blobs of a table that cannot be decoded, or that differ from their digest."""
     readers, digests = _CONTENT.get(table, {}), _DIGESTS.get(table)
     if not readers and not digests:
@@ -173,12 +143,11 @@ def _wrong_content(connection: Connection, table: Table) -> Iterator[DamagedRow]
     query = select(*wanted).execution_options(yield_per=ROWS)
     for row in connection.execute(query).mappings():
         for name, reason in _faults(row, readers, digests):
-            key = _key(keys, [row[key] for key in keys])
-            yield DamagedRow(table.__tablename__, key, name, reason, _cost(table.__tablename__))
+            yield [row[key] for key in keys], name, reason
 
 
 def _faults(
-    row: Any, readers: dict[str, Callable[[Any], None]], digests: tuple[str, str] | None
+    row: Any, readers: dict[str, Callable[[Any], object]], digests: tuple[str, str] | None
 ) -> Iterator[tuple[str, str]]:
     """Yield each damaged column of a row and what is wrong with it."""
     for name, read in readers.items():
@@ -196,11 +165,3 @@ def _faults(
         else:
             if digest(whole) != row[of]:
                 yield content, f"it differs from its digest {str(row[of])[:12]}"
-
-
-def _key(names: list[str], values: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
-
-
-def _cost(table: str) -> str:
-    return _COSTS.get(table, "what this row describes")

@@ -40,7 +40,6 @@ from perfsvc.store.schema.tables import (
     Runs,
 )
 
-_STORED_ONE_BY_ONE = (Runs, Nights, Checks, Findings)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _STAMPS = (
     (Confirmations, Confirmations.confirmed_at),
@@ -98,24 +97,20 @@ class Sync:
 
     Attributes:
         source: the database that is read.
-        target: the database that is written; None if it does not exist, for ``plan`` only.
+        target: the database that is written.
     """
 
     source: Database
-    target: Database | None
+    target: Database
     _numbers: Numbers = field(default_factory=lambda: defaultdict(dict), init=False)
 
     def plan(self) -> list[RunToSync]:
         """Return what is done with each run of the source, oldest first; change nothing."""
         with self.source.reading() as connection:
             source = _contents(connection)
-        stored: dict[str, _Content] = {}
-        removed: set[str] = set()
-        if self.target is not None:
-            with self.target.reading() as connection:
-                stored = _contents(connection)
-                removed = set(connection.scalars(select(RemovedUids.uid)))
-        self._numbers[Runs] = {run.number: stored[uid].number for uid, run in source.items() if uid in stored}
+        with self.target.reading() as connection:
+            stored = _contents(connection)
+            removed = set(connection.scalars(select(RemovedUids.uid)))
         return [_planned(uid, run, stored.get(uid), removed) for uid, run in source.items()]
 
     def copy_run(self, run: RunToSync) -> int | None:
@@ -123,12 +118,12 @@ class Sync:
 
         Returns None, and copies nothing, if the run was deleted or resumed since the plan was made.
         """
-        with self._copying(Runs, run.number) as copier:
+        with self._copying() as copier:
             target = copier.target
-            row = copier.row(Runs, run.number)
-            if row is None or row["state"] not in ENDED:
+            row = next(copier.rows(Runs, Runs.id == run.number, Runs.state.in_(ENDED)), None)
+            if row is None:
                 return None
-            number = target.scalar(select(Runs.id).where(Runs.uid == run.uid))
+            number = copier.number(Runs, run.number)
             if number is None:
                 number = copier.put(Runs, row)
             elif run.newer:
@@ -137,13 +132,12 @@ class Sync:
                     target.execute(delete(replaced).where(replaced.run_id == number))
             elif _verdicts(copier.source, run.number) > _verdicts(target, number):
                 target.execute(delete(Levels).where(Levels.run_id == number))
-            self._numbers[Runs][run.number] = number
             for table in (*OF_RUN, *OF_RUN_REPLACED):
                 copier.add_missing(table, "run_id", run.number, number)
             if run.newer:
                 _take_exclusions_back(copier, run.number, number)
             write_levels(target, number)  # the target may have further measurements of the run, and other exclusions
-            self._numbers.pop(Profiles, None)  # those of the next run are looked up anew
+            copier.numbers.pop(Profiles, None)  # those of the next run are looked up anew
         return int(number)
 
     def copy_nights(self) -> int:
@@ -153,37 +147,35 @@ class Sync:
         """
         with self.source.reading() as connection:
             source = _nights(connection)
-        with self._target.reading() as connection:
+        with self.target.reading() as connection:
             stored = _nights(connection)
             removed = set(connection.scalars(select(RemovedUids.uid)))
-        self._numbers[Nights] = {night.id: stored[uid].id for uid, night in source.items() if uid in stored}
         changed = 0
         for uid, night in source.items():
             if night.state is not RunState.RUNNING and uid not in removed and _has_more(night, stored.get(uid)):
-                self._copy_night(uid, night.id)
+                self._copy_night(night.id)
                 changed += 1
-        with self._copying(Nights, None) as copier:
+        with self._copying() as copier:
             _copy_messages(copier, None)
         return changed
 
     def copy_checks(self) -> int:
         """Copy the static checks that the target does not have; return how many."""
-        with self._target.reading() as connection:
-            stored = dict(connection.execute(select(Checks.uid, Checks.id)).all())
+        with self.target.reading() as connection:
+            stored = set(connection.scalars(select(Checks.uid)))
         with self.source.reading() as connection:
             checks = connection.execute(select(Checks.id, Checks.uid).order_by(Checks.id)).all()
-        self._numbers[Checks] = {number: stored[uid] for number, uid in checks if uid in stored}
         new = [number for number, uid in checks if uid not in stored]
         for number in new:
-            with self._copying(Checks, number) as copier:
-                in_target = copier.put(Checks, _existing(copier.row(Checks, number)))
+            with self._copying() as copier:
+                in_target = copier.put(Checks, copier.row(Checks, number))
                 for table, column in PARTS[Checks].items():
                     copier.add_missing(table, column, number, in_target)
         return len(new)
 
     def copy_pins_and_peaks(self) -> int:
         """Copy pins and the measured peaks of GPUs; of two that name the same, the newer one stays. Return how many."""
-        with self._copying(Runs, None) as copier:
+        with self._copying() as copier:
             return _copy_newest(copier, Pins, "set_at") + _copy_newest(copier, GpuPeaks, "measured_at")
 
     def copy_findings(self) -> tuple[int, int]:
@@ -194,11 +186,8 @@ class Sync:
         """
         with self.source.reading() as connection:
             source = _findings(connection)
-        with self._target.reading() as connection:
+        with self.target.reading() as connection:
             stored = _findings(connection)
-        self._numbers[Findings] = {
-            finding.number: stored[uid].number for uid, finding in source.items() if uid in stored
-        }
         changed = waiting = 0
         for uid, finding in source.items():
             in_target = stored.get(uid)
@@ -212,29 +201,18 @@ class Sync:
         return changed, waiting
 
     @contextmanager
-    def _copying(self, table: Table, number: int | None) -> Iterator[Copier]:
+    def _copying(self) -> Iterator[Copier]:
         """Run a transaction that copies a row; if it fails, the numbers found in it are forgotten."""
-        was_known = number in self._numbers[table]
-        try:
-            with self.source.reading() as source, self._target.writing() as target:
-                yield Copier(source, target, self._numbers)
-        except BaseException:
-            for other in [other for other in self._numbers if other not in _STORED_ONE_BY_ONE]:
-                del self._numbers[other]
-            if not was_known:
-                self._numbers[table].pop(number, None)
-            raise
+        numbers: Numbers = defaultdict(dict, {table: dict(known) for table, known in self._numbers.items()})
+        with self.source.reading() as source, self.target.writing() as target:
+            yield Copier(source, target, numbers)
+        self._numbers = numbers
 
-    @property
-    def _target(self) -> Database:
-        assert self.target is not None  # noqa: S101 - only a plan has no target
-        return self.target
-
-    def _copy_night(self, uid: str, number: int) -> None:
-        with self._copying(Nights, number) as copier:
+    def _copy_night(self, number: int) -> None:
+        with self._copying() as copier:
             writing = copier.target
-            row = _existing(copier.row(Nights, number))
-            stored = writing.scalar(select(Nights.id).where(Nights.uid == uid))
+            row = copier.row(Nights, number)
+            stored = copier.number(Nights, number)
             if stored is None:
                 stored = copier.put(Nights, row)
             else:
@@ -247,10 +225,10 @@ class Sync:
             _copy_messages(copier, number)
 
     def _copy_finding(self, finding: "_FindingState", stored: "_FindingState | None") -> None:
-        with self._copying(Findings, finding.number) as copier:
+        with self._copying() as copier:
             writing = copier.target
             lock(writing)
-            row = _existing(copier.row(Findings, finding.number))
+            row = copier.row(Findings, finding.number)
             if stored is None:
                 number = copier.put(Findings, row)
             else:
@@ -263,13 +241,6 @@ class Sync:
                 copier.add_missing(FindingCases, "finding_id", finding.number, number)
             copier.add_missing(FindingEvents, "finding_id", finding.number, number)
             copier.add_missing(Bisections, "finding_id", finding.number, number)
-
-
-def _existing(row: Row | None) -> Row:
-    """Return a row; raises ``NotCopiedError`` if it was deleted since the sync listed it."""
-    if row is None:
-        raise NotCopiedError("the row was deleted while the databases were compared")
-    return row
 
 
 def _contents(connection: Connection) -> dict[str, _Content]:
@@ -345,11 +316,14 @@ def _has_more(night: Any, stored: Any) -> bool:
 
 
 def _copy_messages(copier: Copier, night: int | None) -> None:
-    """Copy the messages of a night, or of ``perfsvc watchdog``, and the deliveries of them that succeeded."""
+    """Copy the messages of a night, or of ``perfsvc watchdog``, and the deliveries of them that succeeded.
+
+    ``event_id`` says up to which event a watchdog has reported, and each database has a watchdog of its own.
+    """
     stored = dict(copier.target.execute(select(Messages.key, Messages.id)).all())
     of_night = Messages.night_id.is_(None) if night is None else Messages.night_id == night
     for row in list(copier.rows(Messages, of_night)):
-        number = stored.get(row["key"]) or copier.put(Messages, row)
+        number = stored.get(row["key"]) or copier.put(Messages, {**row, "event_id": None})
         known = set(copier.target.scalars(select(Deliveries.target).where(Deliveries.message_id == number)))
         sent = select(Deliveries).where(Deliveries.message_id == row["id"], Deliveries.sent_at.is_not(None))
         new: list[Row] = [

@@ -82,7 +82,7 @@ def check(engine: Engine) -> SchemaState:
             if not changes and not problems:  # else reading the rows may fail
                 from perfsvc.store.keeping.damage import damaged_rows
 
-                problems += map(str, damaged_rows(connection))
+                problems += damaged_rows(connection)
             problems += changes
     if empty:
         problems.append("it is empty: perfsvc db upgrade makes its tables")

@@ -1,8 +1,8 @@
 """Runs that another host has sent, and runs from files of other tools: store them, each only once."""
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
@@ -23,68 +23,8 @@ from perfsvc.store.schema.night_tables import ReceivedRuns
 from perfsvc.store.schema.tables import Devices, GpuPeaks, Imports, OverBudgetCases, RemovedUids, Runs
 
 
-class ImportStore:
-    """Imported runs; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
-
-    def known(self, digests: Collection[str]) -> dict[str, int]:
-        """Return the newest run of each part of a file that was imported before, by the digest of the part."""
-        with self._database.reading() as connection:
-            wanted = among(Imports.digest, set(digests))
-            query = select(Imports.digest, func.max(Imports.run_id)).where(wanted).group_by(Imports.digest)
-            return dict(connection.execute(query).all())
-
-    def later(self, scope: str, started: datetime) -> int | None:
-        """Return the newest run of a scope (suite and selection) that began after a moment; None without such a run."""
-        query = select(func.max(Runs.id)).where(Runs.scope == scope, Runs.started_at > started)
-        with self._database.reading() as connection:
-            return connection.scalar(query)
-
-    def put(self, runs: Iterable[ImportedRun], stored: Callable[[ImportedRun], object]) -> list[int]:
-        """Store finished runs, and return their numbers. If an error is raised, nothing of any run is stored.
-
-        Args:
-            runs: the runs; the number of their replicas is counted, and ``provenance.replicas`` is ignored.
-            stored: called after each run.
-        """
-        numbers = []
-        with self._database.writing() as connection:
-            for run in runs:
-                numbers.append(self._put(connection, run))
-                stored(run)
-        return numbers
-
-    def _put(self, connection: Connection, run: ImportedRun) -> int:
-        """Store a run with its measurements, its levels, and the digests of its files."""
-        for device in run.devices:
-            put_device(connection, device)
-        now = datetime.now(UTC)
-        row = run_row(run.provenance, RunState.FINISHED) | {"finished_at": now}
-        number = new_id(connection, Runs, row)
-        replicas = put_measurements(connection, number, run.entries, self._keys)
-        connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
-        write_levels(connection, number)
-        parts = [
-            {"digest": digest, "run_id": number, "format": run.format, "path": path, "imported_at": now}
-            for digest, path in run.parts.items()
-        ]
-        connection.execute(insert(Imports), parts)
-        return number
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """Which run a host has sent: ``new`` is False if it was stored before, ``run`` is None if it was deleted since."""
-
-    run: int | None
-    new: bool
-
-
 class ReceivedStore:
-    """Runs that other hosts have sent; each method is one transaction."""
+    """Runs that other hosts have sent, and runs that other tools measured; each method is one transaction."""
 
     def __init__(self, database: Database, keys: Keys) -> None:
         self._database = database
@@ -116,11 +56,11 @@ class ReceivedStore:
         digest: str,
         token: int,
         key: str,
-    ) -> Received:
-        """Store a run that another host has sent, in one transaction.
+    ) -> tuple[int | None, bool]:
+        """Store a run that another host has sent, in one transaction; return it, and False if it was stored before.
 
         A run that was stored before is not stored again, whether a host sent it or ``perfsvc sync`` copied it. A run
-        that was deleted does not come back.
+        that was deleted does not come back; it is returned as None.
 
         Args:
             sent: the run.
@@ -140,50 +80,71 @@ class ReceivedStore:
                 connection.exec_driver_sql("LOCK TABLE received_runs IN SHARE ROW EXCLUSIVE MODE")
             stored = connection.scalar(select(ReceivedRuns.run_id).where(ReceivedRuns.digest == digest))
             if stored is not None:
-                return Received(stored, new=False)
-            _require_unused(connection, token, key)
+                return stored, False
+            used = select(ReceivedRuns.run_id).where(ReceivedRuns.token_id == token, ReceivedRuns.key == key)
+            if (run := connection.scalar(used)) is not None:
+                raise ReusedKeyError(
+                    f"the Idempotency-Key was used for run {run}, which had another content",
+                    cure="use a new key for each run",
+                )
             if connection.scalar(select(RemovedUids.uid).where(RemovedUids.uid == sent.uid)) is not None:
-                return Received(None, new=False)
+                return None, False
             known = connection.scalar(select(Runs.id).where(Runs.uid == sent.uid))
             if known is not None:
-                return Received(known, new=False)
+                return known, False
             _put_devices(connection, sent.devices)
             case_ids(connection, cases)
-            run = self._put_run(connection, sent, measurements)
-            write_levels(connection, run)
-            _put_peaks(connection, run, sent)
+            row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
+            run = _put_run(connection, row, map(_entry, measurements), self._keys)
+            _put_state(connection, run, sent)
             row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
             connection.execute(insert(ReceivedRuns), row)
-            return Received(run, new=True)
+            return run, True
 
-    def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
-        """Store a run with its measurements, its environment and the cases that were over budget."""
-        row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
-        number = new_id(connection, Runs, row)
-        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys)
-        connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
-        if sent.environment is not None:
-            put_full(connection, number, sent.environment)
-        times = [Series(case, uuid, "", TIME, cache) for uuid, case, cache in sent.over_budget]
-        over_budget = [{"run_id": number, "series_id": of} for of in put_series(connection, times).values()]
-        if over_budget:
-            connection.execute(insert(OverBudgetCases), over_budget)
+    def imported(self, digests: Collection[str]) -> dict[str, int]:
+        """Return the newest run of each part of a file that was imported before, by the digest of the part."""
+        with self._database.reading() as connection:
+            wanted = among(Imports.digest, set(digests))
+            query = select(Imports.digest, func.max(Imports.run_id)).where(wanted).group_by(Imports.digest)
+            return dict(connection.execute(query).all())
+
+    def later(self, scope: str, started: datetime) -> int | None:
+        """Return the newest run of a scope (suite and selection) that began after a moment; None without such a run."""
+        query = select(func.max(Runs.id)).where(Runs.scope == scope, Runs.started_at > started)
+        with self._database.reading() as connection:
+            return connection.scalar(query)
+
+    def put_imported(self, runs: Iterable[ImportedRun], stored: Callable[[ImportedRun], object]) -> list[int]:
+        """Store finished runs, and return their numbers. If an error is raised, nothing of any run is stored.
+
+        Args:
+            runs: the runs; the number of their replicas is counted, and ``provenance.replicas`` is ignored.
+            stored: called after each run.
+        """
+        numbers = []
+        with self._database.writing() as connection:
+            for run in runs:
+                numbers.append(self._put_imported(connection, run))
+                stored(run)
+        return numbers
+
+    def _put_imported(self, connection: Connection, run: ImportedRun) -> int:
+        """Store a run with its measurements, its levels, and the digests of its files."""
+        for device in run.devices:
+            put_device(connection, device)
+        now = datetime.now(UTC)
+        row = run_row(run.provenance, RunState.FINISHED) | {"finished_at": now}
+        number = _put_run(connection, row, run.entries, self._keys)
+        parts = [
+            {"digest": digest, "run_id": number, "format": run.format, "path": path, "imported_at": now}
+            for digest, path in run.parts.items()
+        ]
+        connection.execute(insert(Imports), parts)
         return number
 
 
 class ReusedKeyError(UsageError):
     """An idempotency key was used before, with another body."""
-
-
-def _require_unused(connection: Connection, token: int, key: str) -> None:
-    """Raise ``ReusedKeyError`` if a token has used a key."""
-    used = select(ReceivedRuns.run_id).where(ReceivedRuns.token_id == token, ReceivedRuns.key == key)
-    run = connection.scalar(used)
-    if run is not None:
-        raise ReusedKeyError(
-            f"the Idempotency-Key was used for run {run}, which had another content",
-            cure="use a new key for each run",
-        )
 
 
 def _put_devices(connection: Connection, devices: Iterable[DeviceInfo]) -> None:
@@ -202,8 +163,26 @@ def _put_devices(connection: Connection, devices: Iterable[DeviceInfo]) -> None:
         put_device(connection, device)
 
 
-def _put_peaks(connection: Connection, run: int, sent: SentRun) -> None:
-    """Store the measured peaks of a run; a peak of a GPU that the database has stays as it is."""
+def _put_run(connection: Connection, row: dict[str, Any], entries: Iterable[MeasurementEntry], keys: Keys) -> int:
+    """Store a run that has ended, with its measurements and levels; return its number."""
+    number = new_id(connection, Runs, row)
+    replicas = put_measurements(connection, number, entries, keys)
+    connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
+    write_levels(connection, number)
+    return number
+
+
+def _put_state(connection: Connection, run: int, sent: SentRun) -> None:
+    """Store the environment of a run, the cases that were over budget, and the measured peaks.
+
+    A peak of a GPU that the database has stays as it is.
+    """
+    if sent.environment is not None:
+        put_full(connection, run, sent.environment)
+    times = [Series(case, uuid, "", TIME, cache) for uuid, case, cache in sent.over_budget]
+    over_budget = [{"run_id": run, "series_id": of} for of in put_series(connection, times).values()]
+    if over_budget:
+        connection.execute(insert(OverBudgetCases), over_budget)
     ids = device_ids(connection, {peak.device for peak in sent.gpu_peaks})
     put_peaks(connection, run, sent.peaks)
     for peak in sent.gpu_peaks:

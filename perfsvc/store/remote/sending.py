@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, exists, select
@@ -9,7 +10,6 @@ from sqlalchemy import Connection, exists, select
 from perfsvc.errors import UsageError
 from perfsvc.model import (
     Batch,
-    Case,
     Estimate,
     Measurement,
     Work,
@@ -31,7 +31,6 @@ from perfsvc.store.schema.tables import (
     GpuPeaks,
     Measurements,
     Metrics,
-    Runs,
 )
 
 FORMAT = 1
@@ -53,17 +52,18 @@ class SendingStore:
             NotMeasuredError: there is no such run.
             UsageError: the run has not ended, or has no measurements.
         """
-        row, devices = RunStore(self._database).get(number), DeviceStore(self._database)
+        runs, devices = RunStore(self._database), DeviceStore(self._database)
+        row = runs.get(number)
         if row.state not in ENDED:
             raise UsageError(f"run {number} has not ended", cure="send it when it has ended")
         if not row.counts:
             raise UsageError(f"run {number} has no measurements", cure="perfsvc runs lists the runs")
-        over_budget = RunStore(self._database).over_budget(number)
+        over_budget = runs.over_budget(number)
         used = {*row.devices, *(uuid for uuid, _, _ in over_budget)}
         peaks = devices.peaks(number)
         return SentRun(
             FORMAT,
-            self._uid(number),
+            runs.uid(number),
             row.state,
             row.finished or row.provenance.started,
             row.provenance,
@@ -91,11 +91,6 @@ class SendingStore:
             with self._database.reading() as connection:
                 part = _measurements(connection, number, ids[start : start + PART])
             yield from part
-
-    def _uid(self, run: int) -> str:
-        """Return the identity that a run has in every database."""
-        with self._database.reading() as connection:
-            return connection.execute(select(Runs.uid).where(Runs.id == run)).scalar_one()
 
     def _gpu_peaks(self, run: int) -> tuple[SentPeak, ...]:
         """Return the measured peaks of arithmetic and caches in the states that the devices of a run had."""
@@ -157,7 +152,7 @@ def _sent(
     case = case_of(row.benchmark, row.variant, row.point, row.version)
     samples_s = _short(row.samples)
     measurement = Measurement(
-        Case(case.benchmark, case.variant, case.point, case.version, former.get(row.case_id, ())),
+        replace(case, formerly=former.get(row.case_id, ())),
         row.uuid,
         row.replica,
         row.status,

@@ -4,7 +4,8 @@ import hashlib
 import re
 import secrets
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,28 +28,16 @@ class AuditLog:
 
     def put(self, entry: AuditEntry) -> None:
         """Store an entry; each of its texts is cut to ``LONGEST_TEXT`` characters."""
-        row = {
-            "at": entry.at,
-            "who": entry.who[:LONGEST_TEXT],
-            "action": entry.action[:LONGEST_TEXT],
-            "target": entry.target[:LONGEST_TEXT],
-            "address": entry.address[:LONGEST_TEXT],
-            "status": entry.status,
-            "reason": entry.reason[:LONGEST_TEXT],
-        }
+        row = {name: text[:LONGEST_TEXT] if isinstance(text, str) else text for name, text in asdict(entry).items()}
         with self._database.writing() as connection:
             connection.execute(insert(AuditEntries), row)
 
     def newest(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries, newest first."""
-        query = select(AuditEntries).order_by(AuditEntries.id.desc()).limit(limit)
+        columns = [AuditEntries.__table__.c[field.name] for field in fields(AuditEntry)]
+        query = select(*columns).order_by(AuditEntries.id.desc()).limit(limit)
         with self._database.reading() as connection:
-            return [
-                AuditEntry(
-                    row["at"], row["who"], row["action"], row["target"], row["address"], row["status"], row["reason"]
-                )
-                for row in connection.execute(query).mappings()
-            ]
+            return [AuditEntry(*row) for row in connection.execute(query)]
 
     def prune(self, before: datetime, *, dry_run: bool) -> int:
         """Remove the entries that are older than a moment; return how many. A dry run only counts them."""
@@ -172,18 +161,14 @@ def _digest(secret: str) -> str:
 
 
 def _rows(connection: Connection, *conditions: Any) -> list[TokenRow]:
-    query = select(Tokens).where(*conditions).order_by(Tokens.id)
+    query = (
+        select(Tokens.id, Tokens.name, Tokens.scopes, Tokens.made_at, Tokens.made_by)
+        .add_columns(Tokens.expires_at, Tokens.used_at, Tokens.revoked_at, Tokens.revoked_by)
+        .where(*conditions)
+        .order_by(Tokens.id)
+    )
+    rows: Iterable[Any] = connection.execute(query)
     return [
-        TokenRow(
-            row["id"],
-            row["name"],
-            tuple(Scope(scope) for scope in row["scopes"].split(",")),
-            row["made_at"],
-            row["made_by"],
-            row["expires_at"],
-            row["used_at"],
-            row["revoked_at"],
-            row["revoked_by"],
-        )
-        for row in connection.execute(query).mappings()
+        TokenRow(number, name, tuple(Scope(scope) for scope in scopes.split(",")), *rest)
+        for number, name, scopes, *rest in rows
     ]

@@ -20,11 +20,12 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import LOG
 from perfsvc.service.nightly.retention import prune as prune_store
-from perfsvc.store import RunState, Store, retention
+from perfsvc.store import RunState, Store
 from perfsvc.store.keeping.backup import vacuum
 from perfsvc.store.retention import Removed
 from tests.unit.store.conftest import BENCH, ON_BOTH, suspect
@@ -33,11 +34,22 @@ DAY = timedelta(days=1)
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 AFTER = BEGAN + 400 * DAY
 SHORT = RetentionSettings(**dict.fromkeys(RetentionSettings.model_fields, 1.0))
+SAMPLES = RetentionSettings(samples=1.0)
+
+
+@pytest.fixture(autouse=True)
+def _one_watched_run(monkeypatch):
+    """Only the newest run of each scope keeps its code because changes may still be found there."""
+    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
 
 
 def night(story, number, *cases, scope="all", **given):
-    """Store the run of one night of a year and return its id."""
-    return story.run(*(cases or (story.tiled, story.naive)), scope=scope, started=BEGAN + number * DAY, **given)
+    """Store the run of one night of a year, whose cases have code of their own, and return its id."""
+    run = story.begin(scope=scope, started=BEGAN + number * DAY, **given)
+    for case in cases or (story.tiled, story.naive):
+        story.put(run, case, binary=story.binary(case, b"%s %d" % (case.variant.encode(), run)))
+    story.store.runs.end(run, RunState.FINISHED)
+    return run
 
 
 def nights(story, numbers, **given):
@@ -48,13 +60,16 @@ def prune(store, retention=SHORT, **given):
     return prune_store(store, retention, AFTER, **{"force": True, **given})
 
 
-def with_samples(story):
+def with_samples(story, column="samples"):
     """Return the runs that still have samples, by case."""
-    rows = story.execute(
-        "SELECT cases.variant, run_id FROM measurements JOIN cases ON cases.id = case_id "
-        "WHERE samples IS NOT NULL ORDER BY run_id"
-    )
+    where = f"WHERE {column} IS NOT NULL ORDER BY run_id"
+    rows = story.execute(f"SELECT cases.variant, run_id FROM measurements JOIN cases ON cases.id = case_id {where}")  # noqa: S608 - no input
     return {variant: [run for name, run in rows if name == variant] for variant in ("tiled", "naive")}
+
+
+def with_code(story):
+    """Return the runs whose binaries can still be measured again, by case."""
+    return with_samples(story, "binary_id")
 
 
 def both(runs):
@@ -62,23 +77,21 @@ def both(runs):
 
 
 @ON_BOTH
-def test_samples_are_removed_and_levels_stay(story, monkeypatch):
+def test_samples_are_removed_and_levels_stay(story):
     runs = nights(story, range(9))
     story.execute("UPDATE measurements SET batches = samples")
     for kept in (RetentionSettings(), RetentionSettings(samples=1e300)):  # longer than the calendar
         pruned = prune(story.store, kept)
         assert (pruned.samples.count, pruned.nights, pruned.size_bytes) == (0, (), 0)
     assert with_samples(story) == both(runs)
-    monkeypatch.setattr("perfsvc.store.retention.CASES_AT_ONCE", 1)
-    monkeypatch.setattr("perfsvc.store.retention.IDS", 1)
-    tried = prune(story.store, dry_run=True)
-    pruned = prune(story.store)
+    tried = prune(story.store, SAMPLES, dry_run=True)
+    assert with_samples(story) == both(runs)
+    pruned = prune(story.store, SAMPLES)
     assert pruned.samples == tried.samples
-    assert pruned.samples.count == 2 * 7
+    assert pruned.samples.count == 2 * 9
     assert pruned.samples.size_bytes > 0
-    assert with_samples(story) == both([runs[0], runs[8]])
-    with_batches = "SELECT run_id FROM measurements WHERE batches IS NOT NULL GROUP BY 1 ORDER BY 1"
-    assert story.execute(with_batches) == [(runs[0],), (runs[8],)]
+    assert with_samples(story) == with_samples(story, "batches") == both([])
+    assert with_code(story) == both(runs)
     assert story.store.series.rebuild() == []
     level = story.store.series.levels(runs[1])[story.series(story.tiled)]
     assert (level.run, level.status, list(level.medians)) == (runs[1], Status.OK, [2e-3])
@@ -91,17 +104,50 @@ def test_samples_are_removed_and_levels_stay(story, monkeypatch):
 def test_samples_younger_than_the_retention_stay(story):
     runs = nights(story, (0, 1, 380, 398, 399))
     prune(story.store, RetentionSettings(samples=30 * 86400.0))
-    assert with_samples(story)["tiled"] == [runs[0], *runs[2:]]
+    assert with_samples(story) == both(runs[2:])
 
 
-def test_levels_pins_and_findings_keep_their_samples(story):
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_verdicts_histories_and_exclusions_are_the_same_after_all_samples_were_removed(story, tmp_path, is_renamed):
+    told = []
+    with Store.open(tmp_path / "whole.db") as whole:
+        for each, prunes in ((story, True), (replace(story, store=whole), False)):
+            for number, factor in enumerate((1.0, 1.01, 0.9, 0.9, 1.2)):
+                run = each.begin(scope="all", started=BEGAN + number * DAY)
+                for case in (each.tiled, each.naive):
+                    each.put_replicas(run, case, factor * 1e-3, (0.0, 0.002, -0.003))
+                if number < 4:
+                    each.end_and_judge(run)
+            if prunes:
+                assert prune(each.store, SAMPLES).samples.count == 4 * 2 * 3
+            tiled = each.tiled
+            if is_renamed:
+                tiled = replace(tiled, variant="tiles", formerly=("tiled",))
+                each.store.series.register([tiled])
+            each.end_and_judge(run)
+            changed = [exclude(each.store, 3, [], reason="noisy"), exclude(each.store, 4, [tiled.id], reason="noisy")]
+            verdicts = [each.store.verdicts.of_run(number) for number in range(1, run + 1)]
+            changed += [include(each.store, 3, []), include(each.store, 4, [])]
+            verdicts += [each.store.verdicts.of_run(number) for number in range(1, run + 1)]
+            history = each.store.series.case_history(tiled.id)
+            told.append((changed, verdicts, history, each.store.series.rebuild()))
+            levels = each.execute("SELECT * FROM levels ORDER BY run_id, series_id")
+            told[-1] += (levels,)
+    assert told[0] == told[1]
+    changed, verdicts, history, differences, levels = told[0]
+    assert changed[0].judged_again
+    assert {each.verdict for of_run in verdicts for each in of_run} > {Verdict.REGRESSION, Verdict.IMPROVEMENT}
+    assert (len(history), differences, len(levels)) == (5, [], 10)
+
+
+def test_levels_pins_and_findings_keep_their_code(story):
     runs = nights(story, range(12))
     for run, verdict in enumerate([Verdict.NEW, Verdict.UNCHANGED, Verdict.IMPROVEMENT], start=1):
         story.judge(run, story.tiled, verdict)
     story.store.baselines.pin(runs[4], [story.series(story.naive)], by="me")
     story.raise_finding(8, [suspect(story.series(story.naive), baseline=6, run=8)], "")
     prune(story.store)
-    assert with_samples(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
+    assert with_code(story) == {"tiled": [1, 3, 12], "naive": [1, 5, 6, 8, 12]}
 
 
 def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_level(story):
@@ -114,10 +160,10 @@ def test_a_resolved_finding_keeps_nothing_and_an_accepted_finding_keeps_its_leve
     states = {finding.state for finding in story.store.findings.all()}
     assert states == {FindingState.RESOLVED, FindingState.ACCEPTED}
     prune(story.store)
-    assert with_samples(story) == {"tiled": [1, runs[-1]], "naive": [1, 2, 4, runs[-1]]}
+    assert with_code(story) == {"tiled": [1, runs[-1]], "naive": [1, 2, 4, runs[-1]]}
 
 
-def test_the_first_run_after_a_change_of_the_environment_has_a_baseline_with_samples(story):
+def test_the_first_run_after_a_change_of_the_environment_has_a_baseline_with_code(story):
     """In this order: a clean run, an experiment with uncommitted changes, pruning, and a new driver."""
     series = story.series(story.tiled)
     night(story, 0)
@@ -126,37 +172,35 @@ def test_the_first_run_after_a_change_of_the_environment_has_a_baseline_with_sam
     prune(story.store)
     run = night(replace(story, environment=Environment("590.1", "nvcc 13.1", 700.0)), 3)
     (baseline,) = story.store.series.levels_of(story.store.baselines.get([series], run)).values()
-    assert baseline.run in with_samples(story)["tiled"]
+    assert baseline.run in with_code(story)["tiled"]
 
 
-def test_excluded_data_keeps_its_samples_because_it_may_be_included_again(story):
+def test_excluded_data_keeps_its_code_because_it_may_be_included_again(story):
     runs = nights(story, range(6))
     story.judge(runs[2], story.tiled, Verdict.IMPROVEMENT)
     story.store.exclusions.exclude(runs[0], None, reason="noisy", by="ann")
     story.store.exclusions.exclude(runs[2], [story.tiled], reason="noisy", by="ann")
     prune(story.store)
-    assert with_samples(story) == {"tiled": [1, 2, 3, 6], "naive": [1, 2, 6]}
+    assert with_code(story) == {"tiled": [1, 2, 3, 4, 6], "naive": [1, 2, 6]}
     story.store.exclusions.include(runs[0], None, by="ann")
     story.store.exclusions.include(runs[2], [story.tiled], by="ann")
     prune(story.store)
-    assert with_samples(story) == {"tiled": [1, 3, 6], "naive": [1, 6]}
+    assert with_code(story) == {"tiled": [1, 3, 6], "naive": [1, 6]}
 
 
-def test_a_case_over_budget_in_the_last_run_keeps_the_samples_of_its_newest_measurement(story):
+def test_a_case_over_budget_in_the_last_run_keeps_the_code_of_its_newest_measurement(story):
     nights(story, range(3))
     run = story.begin(scope="all", started=BEGAN + 4 * DAY)
     story.put(run, story.tiled)
     story.store.runs.put_over_budget(run, [("GPU-1", story.naive, story.judgement(story.naive).series.cache)])
     story.store.runs.end(run, RunState.FINISHED)
     prune(story.store)
-    assert with_samples(story) == {"tiled": [1, 4], "naive": [1, 3]}
+    assert with_code(story) == {"tiled": [1], "naive": [1, 3]}
 
 
-def test_the_last_run_of_every_scope_and_one_that_runs_or_may_be_resumed_or_is_named_stay(story):
+def test_a_run_that_may_be_resumed_or_is_named_keeps_its_samples(story):
     nights(story, range(2))
     named = night(story, 2, label="release")
-    some = night(story, 3, scope="some")
-    night(story, 4)
     under_way = story.begin(scope="all", started=BEGAN + 5 * DAY)
     story.put(under_way, story.tiled)
     number = story.store.nights.begin(host="here", started=BEGAN, suite="kernels", command_line="", settings={})
@@ -164,11 +208,22 @@ def test_the_last_run_of_every_scope_and_one_that_runs_or_may_be_resumed_or_is_n
     story.put(cut_short, story.tiled)
     story.store.runs.end(cut_short, RunState.INTERRUPTED)
     story.store.nights.end(number, RunState.INTERRUPTED, None)
-    other, last = night(story, 7, scope="other"), night(story, 8)
+    night(story, 8)
     prune(story.store, against="release")
-    assert with_samples(story)["tiled"] == [1, named, some, under_way, cut_short, other, last]
+    assert with_samples(story)["tiled"] == [named, under_way, cut_short]
     prune(story.store, against="never measured")
-    assert with_samples(story)["tiled"] == [1, some, under_way, cut_short, other, last]
+    assert with_samples(story)["tiled"] == [under_way, cut_short]
+
+
+def test_the_newest_run_of_each_scope_and_a_named_run_keep_their_code(story):
+    nights(story, range(2))
+    named = night(story, 2, label="release")
+    some = night(story, 3, scope="some")
+    last = [night(story, number) for number in range(4, 8)][-1]
+    prune(story.store, against="release")
+    assert with_code(story) == both([1, named, some, last])
+    prune(story.store, against="never measured")
+    assert with_code(story) == both([1, some, last])
 
 
 # --- code ------------------------------------------------------------------------------------------------------------
@@ -202,8 +257,7 @@ def test_binaries_that_no_watched_run_used_are_removed_with_their_own_artifacts(
     assert story.store.binaries.replay(story.tiled.id, 4)[2] == BENCH
 
 
-def test_young_binaries_stay_whatever_run_used_them(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
+def test_young_binaries_stay_whatever_run_used_them(story):
     for number, code in enumerate([b"level", b"old", b"tried"]):
         coded(story, number, code)
     coded(story, 399, b"young", dirty=True)
@@ -212,18 +266,7 @@ def test_young_binaries_stay_whatever_run_used_them(story, monkeypatch):
     assert codes(story)[1] == {b"level", b"young", b"new"}
 
 
-def test_a_late_verdict_on_an_older_run_changes_what_decides(story):
-    runs = [story.run(story.tiled) for _ in range(2)]
-    states = []
-    for run in reversed(runs):
-        story.store.verdicts.put(run, [story.judgement(story.tiled, verdict=Verdict.IMPROVEMENT)])
-        with story.store.database.reading() as connection:
-            states.append(retention._what_decides(connection))
-    assert states[0] != states[1]
-
-
-def test_code_stays_while_a_run_is_running_unless_it_has_been_running_for_weeks(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
+def test_code_stays_while_a_run_is_running_unless_it_has_been_running_for_weeks(story):
     for number in range(3):
         coded(story, number, b"%d" % number)
     story.begin(started=AFTER - 8 * DAY, host="gone")
@@ -389,7 +432,7 @@ def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch)
     monkeypatch.setattr("perfsvc.service.nightly.retention.FEW", 3)
     nights(story, range(8))
     whole = with_samples(story)
-    days = RetentionSettings(samples=86400.0)
+    days = RetentionSettings(samples=3 * 86400.0)
     with pytest.raises(InfrastructureError, match="more than half of a kind of data at once") as refused:
         prune_store(story.store, days, BEGAN + 9 * DAY)
     assert "the samples of 12 of 16 measurements" in refused.value.cure
@@ -397,14 +440,13 @@ def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch)
     assert with_samples(story) == whole
     assert "of 16 measurements" in prune_store(story.store, days, BEGAN + 9 * DAY, dry_run=True).excess
     assert prune_store(story.store, days, BEGAN + 9 * DAY, force=True).samples.count == 12
-    assert with_samples(story) == both([1, 8])
+    assert with_samples(story) == both([7, 8])
 
 
 # --- dry run and vacuum -----------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_reports_the_same_and_changes_nothing(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
+def test_a_dry_run_reports_the_same_and_changes_nothing(story):
     for number in range(5):
         coded(story, number, b"%d" % number)
         ended_night(story, number)
@@ -483,3 +525,4 @@ def test_later_nights_are_the_same_with_and_without_retention(story, tmp_path):
     assert {one.state for one in told[0]} >= {FindingState.OPEN, FindingState.ACCEPTED, FindingState.RESOLVED}
     ((kept, lost),) = story.execute("SELECT count(samples), count(*) - count(samples) FROM measurements")
     assert lost > kept
+    assert story.store.series.rebuild() == []

@@ -26,7 +26,15 @@ from perfsvc.store.schema.judging_tables import Bisections
 from tests.unit.store.conftest import ON_BOTH, QUIET
 
 SOFT = {("exclusions", "run_id"): "runs", ("finding_events", "night"): "nights"}
-UNCOMPARED = {*(table.__tablename__ for table in tables.LEFT_OUT)}
+COPIED_BY_THEMSELVES = {"gpu_peaks", "pins", "cases", "former_names"}
+LEFT_OUT = {
+    "expectations": "the nights of the source report what is missing; the target would report it again",
+    "tokens": "a token is for the server of one database",
+    "received_runs": "a host sends its runs to the server of one database",
+    "audit": "the log is about the server of one database",
+    "removed_uids": "each database decides for itself what it removes",
+}
+"""Tables that are not copied, with the reason."""
 OWN_NUMBERS = {"id", "event_id", "until_run"}
 
 
@@ -58,7 +66,7 @@ def contents(location):
     return {
         name: Counter(named(name, row, [n for n in row if n not in OWN_NUMBERS]) for row in of_table)
         for name, of_table in rows.items()
-        if name not in UNCOMPARED
+        if name not in LEFT_OUT
     }
 
 
@@ -95,10 +103,9 @@ def test_each_table_is_copied_or_left_out_for_a_reason():
         *(parts - tables.IDENTITY.keys()),
         *(set(tables.OF_RUN) - tables.IDENTITY.keys()),
         *tables.OF_RUN_REPLACED,
-        *tables.BY_THEMSELVES,
-        *tables.LEFT_OUT,
     ]
-    assert Counter(table.__tablename__ for table in named) == Counter(list(metadata().tables))
+    names = [*(table.__tablename__ for table in named), *COPIED_BY_THEMSELVES, *LEFT_OUT]
+    assert Counter(names) == Counter(list(metadata().tables))
 
 
 def test_the_dump_has_rows_in_every_table_that_is_copied(full):
