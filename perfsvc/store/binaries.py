@@ -20,7 +20,7 @@ from perfsvc.model.codec import encode
 from perfsvc.store.cases import CASE_COLUMNS, case_of, id_of_name, ids_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.column_types import stored
-from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.engine import StorePart, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
     Artifacts,
@@ -46,12 +46,8 @@ _MAY_CALL = ('"call"', '"function"', "\\u")
 """A replay record without any of these texts calls no Python function; in JSON, ``\\u`` may spell the others."""
 
 
-class BinaryStore:
+class BinaryStore(StorePart):
     """Binaries; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def put(self, codes: Sequence[CaseCode]) -> list[int]:
         """Store the code that cases ran and return the ids of the binaries; equal records are stored once.

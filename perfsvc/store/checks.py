@@ -22,7 +22,7 @@ from perfsvc.model import (
 )
 from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, ids_of
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
-from perfsvc.store.schema.engine import Database, among, insert_new, new_id
+from perfsvc.store.schema.engine import StorePart, among, insert_new, new_id
 from perfsvc.store.schema.tables import Cases
 
 
@@ -34,11 +34,8 @@ class _KernelKey(NamedTuple):
     kernel: str
 
 
-class CheckStore:
+class CheckStore(StorePart):
     """Static checks; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(
         self,

@@ -23,7 +23,7 @@ from perfsvc.model import (
 from perfsvc.store.cases import device_ids, ids_of, judged
 from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.engine import StorePart, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.tables import (
     Cases,
@@ -48,11 +48,8 @@ HAS_FAULT = or_(
 """Whether something disturbed the GPU during a measurement; few measurements are read for their texts."""
 
 
-class DeviceStore:
+class DeviceStore(StorePart):
     """Devices; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, info: DeviceInfo) -> None:
         """Store a device, or update its description; the driver and the power limit are stored with measurements."""

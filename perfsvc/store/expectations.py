@@ -20,7 +20,7 @@ from perfsvc.model import (
 )
 from perfsvc.store.findings.read import ACTIVE, lock, put_event, put_open_finding, set_state
 from perfsvc.store.rows import CasesInRun
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import StorePart
 from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
@@ -35,11 +35,8 @@ from perfsvc.store.schema.tables import (
 _KEY = ("host", "scope", "kind", "name", "devices")
 
 
-class ExpectationStore:
+class ExpectationStore(StorePart):
     """Expectations; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def of_host(self, host: str | None) -> list[Expected]:
         """Return what is expected of a host, or of all hosts (None).

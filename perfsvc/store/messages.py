@@ -10,18 +10,15 @@ from sqlalchemy import Connection, func, insert, or_, select, update
 from perfsvc.model import EventKind, Message, MessageText, RunState
 from perfsvc.store.findings.read import put_event
 from perfsvc.store.rows import DeliveryRow
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.engine import StorePart, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 
 ABANDONED = timedelta(days=1)
 """A night that began this long before another one has died, even if it is still stored as running on a lost host."""
 
 
-class MessageStore:
+class MessageStore(StorePart):
     """Messages; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(
         self,

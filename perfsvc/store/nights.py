@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from perfsvc.errors import DatabaseError
-from perfsvc.keys import Keys, Signed
+from perfsvc.keys import Signed
 from perfsvc.model import NightRow, RunState, StageRow
 from perfsvc.store.runs import alive, is_elsewhere, this_process, unknown_night
-from perfsvc.store.schema.engine import POSTGRESQL, Database, new_id, translated
+from perfsvc.store.schema.engine import POSTGRESQL, Database, StorePart, new_id, translated
 from perfsvc.store.schema.night_tables import Nights, Stages
 
 
@@ -54,12 +54,8 @@ class ServerLock:
                 connection.execute(select(func.pg_advisory_unlock(self._key)))
 
 
-class NightStore:
+class NightStore(StorePart):
     """Nights; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def begin(self, *, host: str, started: datetime, suite: str, command_line: str, settings: Mapping[str, Any]) -> int:
         """Store a new running night and return its number.

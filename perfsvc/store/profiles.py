@@ -28,18 +28,15 @@ from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, id_of_name, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number, stored
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import StorePart, among, new_id
 from perfsvc.store.schema.tables import Artifacts, Devices
 
 REPORT = "report"
 """The kind of artifact under which a profiler's report is stored."""
 
 
-class ProfileStore:
+class ProfileStore(StorePart):
     """Profiles; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, results: Sequence[ProfileResult], report: bytes | None = None) -> list[int]:
         """Store the results of profiling binaries in one session, with the session's report, and return their numbers.

@@ -31,7 +31,7 @@ from perfsvc.model import TIME, Exclusion, Provenance, RunRow, RunState, Series,
 from perfsvc.store.cases import judged, load_series, put_series
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.column_types import Utc
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import StorePart, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
@@ -57,11 +57,8 @@ NOTHING_KNOWN: Mapping[int, RunRow] = MappingProxyType({})
 _COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id), judged(Runs.id))
 
 
-class RunStore:
+class RunStore(StorePart):
     """Runs; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- the life of a run -----------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from perfsvc.store.cases import (
 from perfsvc.store.levels import levels_of, levels_of_runs, read_levels, write_levels
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.engine import StorePart, among
 from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import (
     Cases,
@@ -36,11 +36,8 @@ from perfsvc.store.schema.tables import (
 )
 
 
-class SeriesStore:
+class SeriesStore(StorePart):
     """Series; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def levels(self, run: int) -> LevelColumns:
         """Return the level of each judged series of a run.

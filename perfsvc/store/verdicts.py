@@ -32,7 +32,7 @@ from perfsvc.store.levels import VERDICT, note_exclusions, replicas_in
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import StorePart, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
 from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows
@@ -40,11 +40,8 @@ from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows
 _SIDES = ("baseline", "candidate")
 
 
-class VerdictStore:
+class VerdictStore(StorePart):
     """Verdicts; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, run: int, judgements: Sequence[Judgement]) -> None:
         """Store the verdicts on a run's series; they replace all earlier verdicts on the run."""
@@ -182,11 +179,8 @@ class VerdictStore:
         return dict(events)
 
 
-class ConfirmationStore:
+class ConfirmationStore(StorePart):
     """Confirmations; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, confirmation: Confirmation) -> None:
         """Add a confirmation of a suspect whose run and device are in the database; earlier confirmations stay."""

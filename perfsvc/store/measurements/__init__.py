@@ -29,7 +29,7 @@ from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, among, new_ids
+from perfsvc.store.schema.engine import StorePart, among, new_ids
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, Metrics, Runs, SeriesRows
@@ -151,12 +151,8 @@ ROWS_AT_ONCE = 200
 """How many measurements a statement stores."""
 
 
-class MeasurementStore:
+class MeasurementStore(StorePart):
     """Measurements; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def put(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
         """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""

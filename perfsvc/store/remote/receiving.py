@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, func, insert, select, update
 
 from perfsvc.errors import UsageError
-from perfsvc.keys import Keys
 from perfsvc.model import TIME, Case, DeviceInfo, RunState, Series
 from perfsvc.store.cases import case_ids, device_ids, put_series
 from perfsvc.store.devices import put_device
@@ -25,9 +24,9 @@ from perfsvc.store.schema.tables import Devices, GpuPeaks, Imports, OverBudgetCa
 class ImportStore:
     """Imported runs; each method is one transaction."""
 
-    def __init__(self, database: Database, keys: Keys) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._keys = keys
+        self._keys = database.keys
 
     def known(self, digests: Collection[str]) -> dict[str, int]:
         """Return the newest run of each part of a file that was imported before, by the digest of the part."""
@@ -85,9 +84,9 @@ class Received:
 class ReceivedStore:
     """Runs that other hosts have sent; each method is one transaction."""
 
-    def __init__(self, database: Database, keys: Keys) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._keys = keys
+        self._keys = database.keys
 
     def of_digest(self, digest: str) -> int | None:
         """Return the run that was stored from a body with this SHA-256; None if there is none."""
