@@ -1,7 +1,7 @@
 """Static checks: the facts of kernels, the verdicts on them, and the baselines of later checks."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -87,7 +87,7 @@ class CheckStore(StorePart):
                 connection.execute(insert(CheckedKernels), rows)
         return number
 
-    def baselines(self, kernels: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
+    def baselines(self, kernels: Collection[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
         """Return the baseline of each kernel: its newest one from the compiler ``toolkit``, else from any compiler.
 
         The result also holds:
@@ -99,7 +99,33 @@ class CheckStore(StorePart):
         Cases that occur in ``kernels`` have the names given there. Other cases have the names from their checks.
         """
         with self._database.reading() as connection:
-            return _baselines(connection, list(kernels), scope, toolkit)
+            ids = ids_of(connection, [kernel.case for kernel in kernels])
+            cases = {number: case for case, number in ids.items()}
+            expected = _newest_check(connection, scope)
+            levels = _levels(connection, {*cases, *(key.case for key in expected)})
+            newest: dict[_KernelKey, Any] = {}
+            # Oldest first; a level with ``toolkit`` is only replaced by a newer level with ``toolkit``.
+            for row in levels:
+                older = newest.get(_key(row))
+                if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
+                    newest[_key(row)] = row
+            asked = {
+                _KernelKey(ids[kernel.case], kernel.architecture, kernel.kernel)
+                for kernel in kernels
+                if kernel.case in ids and kernel.kernel
+            }
+            without_level = {(key.case, key.architecture) for key in asked - newest.keys()}
+            gone = _reported_gone(connection, {case for case, _ in without_level})
+            registers = _registers(levels)
+            return [
+                StaticBaseline(
+                    _checked_kernel(row, cases.get(key.case), registers[key, row.check_id]), row.toolkit, row.check_id
+                )
+                for key, row in newest.items()
+                if key in expected
+                or key in asked
+                or ((key.case, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
+            ]
 
     def remove(self, host: str, command_line: str, since: datetime) -> None:
         """Remove the checks that a command stored on a host since a time: a repeated check must not see them."""
@@ -160,38 +186,6 @@ def _facts_id(connection: Connection, facts: StaticFacts) -> int:
     if connection.scalar(query) is None:
         insert_new(connection, KernelFacts, row)
     return connection.execute(query).scalar_one()
-
-
-def _baselines(
-    connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
-) -> list[StaticBaseline]:
-    """Return the baselines of kernels, and of earlier kernels that seem renamed or removed."""
-    ids = ids_of(connection, [kernel.case for kernel in kernels])
-    cases = {number: case for case, number in ids.items()}
-    expected = _newest_check(connection, scope)
-    levels = _levels(connection, {*cases, *(key.case for key in expected)})
-    newest: dict[_KernelKey, Any] = {}
-    for row in levels:  # oldest first; a level with ``toolkit`` is only replaced by a newer level with ``toolkit``
-        older = newest.get(_key(row))
-        if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
-            newest[_key(row)] = row
-    asked = {
-        _KernelKey(ids[kernel.case], kernel.architecture, kernel.kernel)
-        for kernel in kernels
-        if kernel.case in ids and kernel.kernel
-    }
-    without_level = {(key.case, key.architecture) for key in asked - newest.keys()}
-    gone = _reported_gone(connection, {case for case, _ in without_level})
-    registers = _registers(levels)
-    return [
-        StaticBaseline(
-            _checked_kernel(row, cases.get(key.case), registers[key, row.check_id]), row.toolkit, row.check_id
-        )
-        for key, row in newest.items()
-        if key in expected
-        or key in asked
-        or ((key.case, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
-    ]
 
 
 def _key(row: Any) -> _KernelKey:

@@ -18,10 +18,11 @@ from perfsvc.model import (
     RunState,
     Status,
 )
+from perfsvc.store.cases import judged
 from perfsvc.store.findings.read import ACTIVE, lock, put_event, put_open_finding, set_state
 from perfsvc.store.rows import CasesInRun
 from perfsvc.store.schema.engine import StorePart
-from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
+from perfsvc.store.schema.judging_tables import Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
     Cases,
@@ -79,7 +80,9 @@ class ExpectationStore(StorePart):
             updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
             for absence in missing:
                 finding, change = _finding_of(connection, absence, night=night, now=now)
-                _link(connection, absence.expected, finding)
+                for expected in absence.expected:
+                    linked = update(Expectations).filter_by(**_key(expected))
+                    connection.execute(linked.values(finding_id=finding))
                 _describe(connection, finding, absence)
                 if change:
                     updates[change].append(finding)
@@ -169,13 +172,10 @@ class ExpectationStore(StorePart):
 
         Only nights count whose run has the scope ``scope``, is finished and is not excluded.
         """
-        is_excluded = exists().where(
-            Exclusions.run_id == Runs.id, Exclusions.case_id.is_(None), Exclusions.included_at.is_(None)
-        )
         query = (
             select(Nights.id, Runs.id)
             .join(Runs, Runs.id == Nights.run_id)
-            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED, ~is_excluded)
+            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED, judged(Runs.id))
             .order_by(Nights.id)
         )
         with self._database.reading() as connection:
@@ -289,12 +289,6 @@ def _shared_finding(connection: Connection, absence: Absence) -> int | None:
         return elsewhere and any(row.suite in suites for row in rows)
 
     return max((number for number, rows in reported.items() if is_shared(rows)), default=None)
-
-
-def _link(connection: Connection, expected: Iterable[Expected], finding: int) -> None:
-    """Store the number of the finding that reports each of these expectations as missing."""
-    for expectation in expected:
-        connection.execute(update(Expectations).filter_by(**_key(expectation)).values(finding_id=finding))
 
 
 def _describe(connection: Connection, finding: int, absence: Absence) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
+    Case,
     CaseExplanation,
     Instruction,
     Profile,
@@ -214,17 +215,22 @@ def _compressed(items: tuple[Instruction, ...] | tuple[ProfiledKernel, ...]) -> 
 def _explanations(connection: Connection, query: Select[Any]) -> list[CaseExplanation]:
     """Return the explanations that a query with the columns of their cases selects, oldest run first."""
     return [
-        CaseExplanation(
-            case_of(row.benchmark, row.variant, row.point, row.version),
-            device=row.uuid,
-            device_model=row.model,
-            baseline_run=row.baseline_run_id,
-            candidate_run=row.run_id,
-            sentence=row.sentence,
-            reasons=stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
-            factor=row.factor,
-            reason=row.reason,
-            profiles=(row.baseline_profile_id, row.candidate_profile_id),
-        )
+        explanation_of(row, case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model)
         for row in connection.execute(query.order_by(Explanations.run_id, Explanations.id))
     ]
+
+
+def explanation_of(row: Any, case: Case, device: str, device_model: str) -> CaseExplanation:
+    """Return the explanation in a row of ``explanations``."""
+    return CaseExplanation(
+        case,
+        device,
+        device_model,
+        row.baseline_run_id,
+        row.run_id,
+        row.sentence,
+        stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
+        row.factor,
+        row.reason,
+        (row.baseline_profile_id, row.candidate_profile_id),
+    )

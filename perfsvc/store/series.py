@@ -19,8 +19,9 @@ from perfsvc.store.cases import (
     ids_of,
     judged,
     load_series,
+    series_ids,
 )
-from perfsvc.store.levels import levels_of, levels_of_runs, read_levels, write_levels
+from perfsvc.store.levels import read_levels, write_levels
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import StorePart, among
@@ -54,12 +55,21 @@ class SeriesStore(StorePart):
         with self._database.reading() as connection:
             if unknown_runs := set(runs) - set(connection.scalars(select(Runs.id).where(among(Runs.id, runs)))):
                 raise unknown(min(unknown_runs))
-            return levels_of_runs(connection, runs)
+            stored = read_levels(connection, among(Levels.run_id, runs), Levels.excluded.is_(None))
+            series = load_series(connection, among(SeriesRows.id, np.unique(stored.series).tolist()))
+        return {run: stored.columns(series, stored.runs == run) for run in runs}
 
     def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
-        """Return the level of each series in its run; a series is absent if the run has no level of it."""
+        """Return the level of each series in its run; a series is absent if the run has no judged level of it."""
+        levels: dict[Series, Level] = {}
         with self._database.reading() as connection:
-            return levels_of(connection, runs)
+            ids = series_ids(connection, runs)
+            for run in {runs[of] for of in ids}:
+                series = {number: of for of, number in ids.items() if runs[of] == run}
+                of_run = (Levels.run_id == run, among(Levels.series_id, series), Levels.excluded.is_(None))
+                stored = read_levels(connection, *of_run)
+                levels |= stored.columns(series, np.ones(stored.runs.size, np.bool_))
+        return {of: levels[of] for of in runs if of in levels}
 
     def rebuild(self) -> list[tuple[int, str, str]]:
         """Compute the levels of all ended runs anew; return run, series and difference of each that was otherwise.

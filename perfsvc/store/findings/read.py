@@ -11,7 +11,6 @@ from sqlalchemy import text as sql
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
     TIME,
-    CaseExplanation,
     Cause,
     Direction,
     EventKind,
@@ -19,12 +18,11 @@ from perfsvc.model import (
     FindingEvent,
     FindingState,
     MovedSeries,
-    Reason,
     Series,
 )
 from perfsvc.store.cases import series_of, with_series
+from perfsvc.store.profiles import explanation_of
 from perfsvc.store.schema.code_tables import Explanations
-from perfsvc.store.schema.column_types import stored
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
 from perfsvc.store.schema.tables import SeriesRows
@@ -85,7 +83,7 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
                 recovered_run=row.recovered_run_id,
                 change=row.change,
                 direction=row.direction,
-                explanation=explained and _explanation(explained, series),
+                explanation=explained and explanation_of(explained, series.case, series.device, series.device_model),
                 awaits_profile=explained is None
                 and is_slower_time
                 and row.recovered_run_id is None
@@ -144,21 +142,6 @@ def _explanations(connection: Connection, numbers: Collection[int]) -> dict[tupl
         .order_by(Explanations.sentence != "", Explanations.id)
     )
     return {(row.finding_id, row.case_id, row.device_id): row for row in connection.execute(query)}
-
-
-def _explanation(row: Any, series: Series) -> CaseExplanation:
-    return CaseExplanation(
-        series.case,
-        series.device,
-        series.device_model,
-        row.baseline_run_id,
-        row.run_id,
-        row.sentence,
-        stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
-        row.factor,
-        row.reason,
-        (row.baseline_profile_id, row.candidate_profile_id),
-    )
 
 
 def _profiled_runs(connection: Connection, runs: Collection[int | None]) -> set[int]:
