@@ -180,42 +180,6 @@ class DeviceConditions:
 # --- series ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CaseInRun:
-    """A case in one run on one device.
-
-    Attributes:
-        case: the id of the case.
-        status: the status of the worst replica.
-        reason: why the worst replica is not ok; empty if it is.
-        times: the median of each timed replica in seconds; empty if any replica is not ok.
-        ends: the confidence interval of the median of a single replica; None if there are several, or none.
-        metrics: the values of each other metric that is judged, one a replica; empty if any replica is not ok.
-        excluded: why the case is excluded from judging in this run; empty if the case is judged.
-    """
-
-    run: int
-    started: datetime
-    commit: str
-    dirty: bool
-    label: str
-    case: str
-    device: str
-    device_model: str
-    cache: CacheState
-    status: Status
-    reason: str
-    times: tuple[float, ...]
-    ends: tuple[float, float] | None = None
-    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    excluded: str = ""
-
-    @property
-    def replicas(self) -> int:
-        """The number of replicas, if all of them are ok."""
-        return max(map(len, (self.times, *self.metrics.values())), default=0)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class CaseQuantities:
     """What some runs measured of a case on a device besides its times and named metrics, the oldest run first.

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, select
 
-from perfsvc.model import MAX_ERROR, TIME, CacheState, Case, Level, Series, Status
+from perfsvc import judge
+from perfsvc.model import AUXILIARY, MAX_ERROR, TIME, CacheState, Case, HistoryRow, Level, Series, Status
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -22,7 +23,7 @@ from perfsvc.store.cases import (
     series_ids,
 )
 from perfsvc.store.levels import read_levels, write_levels
-from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
+from perfsvc.store.rows import CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import StorePart, among
 from perfsvc.store.schema.samples import readable_samples
@@ -113,8 +114,8 @@ class SeriesStore(StorePart):
         with self._database.reading() as connection:
             return {(number, name) for number, name in connection.execute(query)}
 
-    def case_history(self, case_id: str, device: str | None = None, last: int | None = None) -> list[CaseInRun]:
-        """Return the medians and metrics of a case in each run, oldest first, on one device or all.
+    def case_history(self, case_id: str, device: str | None = None, last: int | None = None) -> list[HistoryRow]:
+        """Return the levels of a case in each run, without details and explanations, oldest first.
 
         Args:
             case_id: the name of the case, which may be a former one.
@@ -139,19 +140,33 @@ class SeriesStore(StorePart):
         for row, (run, number) in enumerate(zip(stored.runs.tolist(), stored.series.tolist(), strict=True)):
             of = series[number]
             found[run, of.device, of.cache][of.metric] = row
-        models = {of.device: of.device_model for of in series.values()}
-        case = next((of.case for of in series.values()), Case("", ""))
+        centers, lows, highs = (ends.tolist() for ends in judge.levels_of(stored.sides.medians))
+        sizes, hidden = stored.sides.sizes.tolist(), {TIME, *AUXILIARY}
         rows = []
-        for (run, uuid, cache), metrics in sorted(found.items()):
-            values = {metric: stored.values(row) for metric, row in sorted(metrics.items())}
-            row, times = metrics.get(TIME, min(metrics.values())), values.pop(TIME, ())
+        for (run, _, cache), metrics in sorted(found.items()):
+            row = metrics.get(TIME, min(metrics.values()))
+            of = series[int(stored.series[row])]
             status, reason = stored.bad.get(row, (Status.OK, ""))
             started, commit, dirty, label = runs[run]
+            is_timed, is_single = TIME in metrics and sizes[row] > 0, sizes[row] == 1
             rows.append(
-                CaseInRun(
-                    *(run, started, commit, dirty, label, case.id, uuid, models[uuid], cache, status, reason, times),
-                    ends=(float(stored.lows[row]), float(stored.highs[row])) if len(times) == 1 else None,
-                    metrics=values,
+                HistoryRow(
+                    run,
+                    started,
+                    commit,
+                    dirty,
+                    label,
+                    of.case.id,
+                    of.device,
+                    of.device_model,
+                    cache,
+                    status,
+                    reason,
+                    centers[row] if is_timed else None,
+                    float((stored.lows if is_single else lows)[row]) if is_timed else None,
+                    float((stored.highs if is_single else highs)[row]) if is_timed else None,
+                    max(sizes[at] for at in metrics.values()),
+                    metrics={name: centers[at] for name, at in sorted(metrics.items()) if name not in hidden},
                     excluded=stored.excluded.get(row, ""),
                 )
             )

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfsvc.model import CacheState, Finding, Judgement, MovedSeries, RunRow, Status
+from perfsvc.model import CacheState, Finding, HistoryRow, Judgement, MovedSeries, RunRow, Status
 from perfsvc.report.export import schema
 from perfsvc.report.export.frames import with_axes, with_metrics
-from perfsvc.report.rows import SEPARATOR, HistoryRow
+from perfsvc.report.rows import SEPARATOR
 
 
 def runs_frame(runs: Sequence[RunRow]) -> pd.DataFrame:
