@@ -23,6 +23,7 @@ from perfsvc.model import (
 from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, ids_of
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import StorePart, among, insert_new, new_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.tables import Cases
 
 
@@ -60,16 +61,8 @@ class CheckStore(StorePart):
             disassembler: the program that counted instructions; empty if none did.
             accepted: why a person accepts all kernels as baselines; empty if no person does.
         """
-        check = {
+        check = to_row(Checks, provenance) | {
             "checked_at": provenance.started,
-            "suite": provenance.suite,
-            "scope": provenance.scope,
-            "command_line": provenance.command_line,
-            "git_commit": provenance.commit,
-            "git_dirty": provenance.dirty,
-            "git_branch": provenance.branch,
-            "host": provenance.host,
-            "perfsvc_version": provenance.perfsvc_version,
             "toolkit": toolkit,
             "disassembler": disassembler,
             "accepted": accepted,
@@ -156,23 +149,13 @@ def _row(connection: Connection, check: int, kernel: CheckedKernel, *, gone: boo
     """Return a kernel's row, with empty columns for the verdict. A ``gone`` kernel's row has no facts either."""
     facts, occupancy = (None, None) if gone else (kernel.facts, kernel.occupancy)
     return {
+        **dict.fromkeys(("warps", "most_warps", "limiter", "verdict", "cause", "baseline_check_id")),
+        **to_row(CheckedKernels, kernel, *([occupancy] if occupancy else [])),
         "check_id": check,
         "case_id": case_id(connection, kernel.case),
-        "architecture": kernel.architecture,
-        "kernel": kernel.kernel,
         "status": Status.SKIPPED if gone else kernel.status,
-        "reason": kernel.reason,
         "facts_id": _facts_id(connection, facts) if facts else None,
-        "threads": kernel.threads,
-        "dynamic_shared_bytes": kernel.dynamic_shared_bytes,
-        "warps": occupancy.warps if occupancy else None,
-        "most_warps": occupancy.most_warps if occupancy else None,
-        "limiter": occupancy.limiter if occupancy else None,
-        "source": kernel.source,
-        "verdict": None,
         "verdict_reason": "",
-        "cause": None,
-        "baseline_check_id": None,
         "level": False,
     }
 
@@ -272,24 +255,11 @@ def _levels(connection: Connection, cases: Iterable[int]) -> Sequence[Any]:
 def _checked_kernel(row: Any, case: Case | None, registers: int) -> CheckedKernel:
     """Return the kernel of a row with ``registers`` registers; ``case`` replaces the stored case unless it is None."""
     instructions = row.instructions
-    return CheckedKernel(
-        case or case_of(row.benchmark, row.variant, row.point, row.version),
-        row.architecture,
-        row.kernel,
-        row.status,
-        row.reason,
-        StaticFacts(
-            registers,
-            row.stack_bytes,
-            row.spill_store_bytes,
-            row.spill_load_bytes,
-            row.shared_bytes,
-            row.barriers,
-            None if instructions is None else tuple(json.loads(instructions).items()),
-            row.sass,
-        ),
-        None if row.warps is None else Occupancy(row.warps, row.most_warps, row.limiter),
-        row.threads,
-        row.dynamic_shared_bytes,
-        row.source,
+    counted = None if instructions is None else tuple(json.loads(instructions).items())
+    return from_row(
+        CheckedKernel,
+        row,
+        case=case or case_of(row.benchmark, row.variant, row.point, row.version),
+        facts=from_row(StaticFacts, row, registers=registers, instructions=counted),
+        occupancy=None if row.warps is None else from_row(Occupancy, row),
     )

@@ -25,6 +25,7 @@ from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import StorePart, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
+from perfsvc.store.schema.fields import to_row
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
@@ -131,15 +132,7 @@ class DeviceStore(StorePart):
         with self._database.writing() as connection:
             connection.execute(delete(Peaks).where(Peaks.run_id == run))
             ids = device_ids(connection, peaks)
-            rows = [
-                {
-                    "run_id": run,
-                    "device_id": ids[uuid],
-                    "copy_bytes_per_s": peak.copy_bytes_per_s,
-                    "read_bytes_per_s": peak.read_bytes_per_s,
-                }
-                for uuid, peak in peaks.items()
-            ]
+            rows = [to_row(Peaks, peak) | {"run_id": run, "device_id": ids[uuid]} for uuid, peak in peaks.items()]
             if rows:
                 connection.execute(insert(Peaks), rows)
 

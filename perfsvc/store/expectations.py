@@ -22,6 +22,7 @@ from perfsvc.store.cases import judged
 from perfsvc.store.findings.read import ACTIVE, lock, put_event, put_open_finding, set_state
 from perfsvc.store.rows import CasesInRun
 from perfsvc.store.schema.engine import StorePart
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
@@ -191,18 +192,7 @@ class ExpectationStore(StorePart):
 
 def _expected(row: Any) -> Expected:
     """Return a row of ``expectations`` as an ``Expected``."""
-    return Expected(
-        kind=row.kind,
-        name=row.name,
-        host=row.host,
-        night=row.night,
-        seen=row.seen_at,
-        scope=row.scope,
-        devices=row.devices,
-        model=row.model,
-        run=row.run_id,
-        finding=row.finding_id,
-    )
+    return from_row(Expected, row)
 
 
 def _key(expected: Expected) -> dict[str, Any]:
@@ -214,17 +204,7 @@ def _see(connection: Connection, seen: Iterable[Expected]) -> dict[int, list[str
 
     An expectation with the same key is replaced.
     """
-    rows = {
-        expected.key: {
-            **_key(expected),
-            "model": expected.model,
-            "night": expected.night,
-            "run_id": expected.run,
-            "seen_at": expected.seen,
-            "finding_id": None,
-        }
-        for expected in seen
-    }
+    rows = {expected.key: to_row(Expectations, expected) | {"finding_id": None} for expected in seen}
     hosts = {host for host, *_ in rows}
     stored: dict[tuple[Any, ...], int] = {}
     back: dict[int, list[str]] = {}

@@ -30,6 +30,7 @@ from perfsvc.store.cases import case_id, case_of, device_id, id_of_name, with_ca
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number, stored
 from perfsvc.store.schema.engine import StorePart, among, new_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.tables import Artifacts, Devices
 
 REPORT = "report"
@@ -86,17 +87,13 @@ class ProfileStore(StorePart):
         """Add an explanation of a slower case; earlier explanations of the case stay."""
         baseline, candidate = explanation.profiles
         with self._database.writing() as connection:
-            row = {
+            row = to_row(Explanations, explanation) | {
                 "run_id": explanation.candidate_run,
-                "baseline_run_id": explanation.baseline_run,
                 "case_id": case_id(connection, explanation.case),
                 "device_id": device_id(connection, explanation.device),
                 "baseline_profile_id": baseline,
                 "candidate_profile_id": candidate,
-                "sentence": explanation.sentence,
                 "reasons": codec.encode(explanation.reasons).decode(),
-                "factor": number(explanation.factor),
-                "reason": explanation.reason,
                 "explained_at": datetime.now(UTC),
             }
             new_id(connection, Explanations, row)
@@ -120,23 +117,15 @@ class ProfileStore(StorePart):
 def _put(connection: Connection, result: ProfileResult, report_sha256: str | None) -> int:
     """Store the result of profiling a binary, and return the number of the profile."""
     profile = result.profile
-    row = {
-        "run_id": result.run,
+    row = to_row(Profiles, result) | {
         "case_id": case_id(connection, result.case),
         "device_id": device_id(connection, result.device),
-        "binary_id": result.binary,
-        "profiler": result.profiler,
-        "sections": result.sections,
         "kernel": profile.kernel if profile else "",
-        "launch": result.launch,
         "chip": profile.chip if profile else "",
         "profiler_version": profile.ncu_version if profile else "",
-        "reason": result.reason,
-        "cure": result.cure,
         "instructions": _compressed(profile.instructions) if profile else None,
         "kernels": _compressed(profile.kernels) if profile else None,
         "report_sha256": report_sha256,
-        "wall_s": result.wall_s,
         "profiled_at": datetime.now(UTC),
     }
     profile_id = new_id(connection, Profiles, row)
@@ -145,13 +134,7 @@ def _put(connection: Connection, result: ProfileResult, report_sha256: str | Non
     if rows:
         connection.execute(insert(ProfileMetrics), rows)
     rules = [
-        {
-            "profile_id": profile_id,
-            "number": index,
-            "name": rule.name,
-            "message": rule.message,
-            "speedup": number(rule.speedup),
-        }
+        to_row(ProfileRules, rule) | {"profile_id": profile_id, "number": index}
         for index, rule in enumerate(profile.rules if profile else ())
     ]
     if rules:
@@ -173,14 +156,12 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
     for rule in connection.execute(query):
         rules[rule.profile_id].append(ProfilerRule(rule.name, rule.message, rule.speedup))
     return [
-        ProfileResult(
-            case_of(row.benchmark, row.variant, row.point, row.version),
-            run=row.run_id,
-            binary=row.binary_id,
+        from_row(
+            ProfileResult,
+            row,
+            case=case_of(row.benchmark, row.variant, row.point, row.version),
             device=row.uuid,
             device_model=row.model,
-            profiler=row.profiler,
-            sections=row.sections,
             profile=Profile(
                 row.kernel,
                 metrics[row.id],
@@ -199,9 +180,6 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
                     f"the kernels of profile {row.id}",
                 ),
             ),
-            launch=row.launch,
-            wall_s=row.wall_s,
-            id=row.id,
         )
         for row in rows
     ]
@@ -222,15 +200,13 @@ def _explanations(connection: Connection, query: Select[Any]) -> list[CaseExplan
 
 def explanation_of(row: Any, case: Case, device: str, device_model: str) -> CaseExplanation:
     """Return the explanation in a row of ``explanations``."""
-    return CaseExplanation(
-        case,
-        device,
-        device_model,
-        row.baseline_run_id,
-        row.run_id,
-        row.sentence,
-        stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
-        row.factor,
-        row.reason,
-        (row.baseline_profile_id, row.candidate_profile_id),
+    return from_row(
+        CaseExplanation,
+        row,
+        case=case,
+        device=device,
+        device_model=device_model,
+        candidate_run=row.run_id,
+        reasons=stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
+        profiles=(row.baseline_profile_id, row.candidate_profile_id),
     )

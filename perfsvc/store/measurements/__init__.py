@@ -24,6 +24,7 @@ from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, report_damaged
 from perfsvc.store.schema.engine import StorePart, among, new_ids
 from perfsvc.store.schema.environments import environment_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.samples import DAMAGED, pack, readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, Metrics, Runs, SeriesRows
 
@@ -69,16 +70,13 @@ class MeasurementStore(StorePart):
         )
         with self._database.reading() as connection:
             return [
-                Measurement(
-                    case_of(row.benchmark, row.variant, row.point, row.version),
-                    row.uuid,
-                    row.replica,
-                    row.status,
-                    cache=row.cache,
-                    reason=row.reason,
+                from_row(
+                    Measurement,
+                    row,
+                    case=case_of(row.benchmark, row.variant, row.point, row.version),
+                    device=row.uuid,
                     samples_s=_unpacked(row.samples, row.variant),
                     places_s=_unpacked(row.place_medians, row.variant),
-                    wall_s=row.wall_s,
                 )
                 for row in connection.execute(query)
             ]
@@ -269,12 +267,12 @@ def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEnt
         measured = entry.measurement
         rows.append(
             {
+                **_own_columns(entry),
                 "run_id": run,
                 "case_id": cases[measured.case],
                 "device_id": devices[measured.device],
                 "environment_id": environments[entry.environment],
                 "python_code_id": put_python_code(connection, entry.binary, measured.python, measured.files, keys),
-                **_own_columns(entry),
             }
         )
     ids = new_ids(connection, Measurements, rows)
@@ -290,36 +288,13 @@ def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEnt
 
 def _own_columns(entry: MeasurementEntry) -> dict[str, Any]:
     """Return the columns of a measurement that refer to no other table, and its binary."""
-    measurement, work, estimate = entry.measurement, entry.work, entry.estimate
+    measurement, estimate = entry.measurement, entry.estimate
     return {
-        "binary_id": entry.binary,
-        "replica": measurement.replica,
-        "cache": measurement.cache,
-        "status": measurement.status,
-        "reason": measurement.reason,
-        "cure": measurement.cure,
+        **dict.fromkeys(("median_s", "low_s", "high_s")),
+        **to_row(Measurements, *([estimate] if estimate else []), measurement, entry.work, entry),
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
         "sample_count": len(measurement.samples_s),
         "place_medians": pack(measurement.places_s) if len(measurement.places_s) > 1 else None,
-        "median_s": number(estimate.median_s) if estimate else None,
-        "low_s": number(estimate.low_s) if estimate else None,
-        "high_s": number(estimate.high_s) if estimate else None,
-        "max_error": number(measurement.max_error),
-        "mean_error": number(measurement.mean_error),
-        "read_bytes": work.read_bytes,
-        "written_bytes": work.written_bytes,
-        "flops": work.flops,
-        "precision": work.precision,
-        "link_bytes": work.link_bytes,
-        "stopped": measurement.stopped,
-        "wall_s": measurement.wall_s,
         "measured_at": entry.measured_at or datetime.now(UTC),
-        "warmup": measurement.warmup,
-        "note": measurement.note,
-        "check_s": measurement.check_s,
-        "sampling_s": measurement.sampling_s,
-        "busy_s": measurement.busy_s,
-        "variant_index": entry.variant_index,
-        "relative_to": entry.relative_to,
         **measurement_columns(measurement.batches),
     }
