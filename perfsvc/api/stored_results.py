@@ -1,6 +1,6 @@
 """A database of results, opened for reading, whose contents are returned as data frames."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -37,32 +37,6 @@ def listed(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def chosen_runs(store: Store, runs: Runs | None, since: Since | None, folder: Path) -> list[RunRow]:
-    """Return the runs that a caller names, or all runs, oldest first.
-
-    Args:
-        store: the database.
-        runs: the runs; None for all runs.
-        since: only runs that started then or later; None for runs of any time.
-        folder: where git revisions are looked up.
-
-    Raises:
-        NotMeasuredError: there is no such run.
-        UsageError: the name of a run or ``since`` is not valid.
-    """
-    if runs is None:
-        rows = store.runs.list()
-    else:
-        named = (runs,) if isinstance(runs, int | str) else runs
-        rows = list({row.id: row for row in (_run(store, run, folder) for run in named)}.values())
-    start = None if since is None else _moment(since)
-    return sorted((row for row in rows if start is None or row.provenance.started >= start), key=lambda row: row.id)
-
-
-def _run(store: Store, run: Run, folder: Path) -> RunRow:
-    return store.runs.get(int(run)) if not isinstance(run, str) else choose(run, store, folder)[0]
-
-
 def _moment(since: Since) -> datetime:
     """Return a day or a moment in UTC; raises ``UsageError`` if it is none."""
     try:
@@ -73,50 +47,6 @@ def _moment(since: Since) -> datetime:
         raise UsageError("since is no date", cure="write '2026-12-24', or pass a datetime")
     in_utc = moment.tz_localize("UTC") if moment.tz is None else moment.tz_convert("UTC")
     return in_utc.to_pydatetime()
-
-
-def chosen_cases(names: Mapping[str, Case], globs: Iterable[str]) -> set[str]:
-    """Return the ids of the cases that globs select, their former names included.
-
-    Args:
-        names: all names of all measured cases, each with the case under its present name.
-        globs: globs of the present names, as in ``perfsvc run --select``.
-
-    Raises:
-        NotMeasuredError: a glob selects no case.
-        UsageError: a glob cannot be parsed.
-    """
-    chosen: set[Case] = set()
-    for glob in globs:
-        matches = Selection((glob,)).filter(names.values())
-        if not matches:
-            raise NotMeasuredError(f"{glob!r} selects no measured case", cure=_nearest(glob, _all_names(names)))
-        chosen |= matches
-    return {name for name, case in names.items() if case in chosen}
-
-
-def _all_names(names: Mapping[str, Case]) -> list[str]:
-    return list({name for case in names.values() for name in (case.id, case.benchmark)})
-
-
-def chosen_devices(known: Mapping[str, str], device: Names) -> set[str] | None:
-    """Return the UUIDs of the devices that a caller names; None if the caller names none.
-
-    Args:
-        known: the model of each device by its UUID.
-        device: UUIDs or models.
-
-    Raises:
-        NotMeasuredError: the database has no such device.
-    """
-    named = listed(device)
-    if not named:
-        return None
-    for name in named:
-        if name not in known and name not in known.values():
-            cure = _nearest(name, [*known, *known.values()])
-            raise NotMeasuredError(f"no device {name!r} was ever measured", cure=cure)
-    return {uuid for uuid, model in known.items() if {uuid, model} & set(named)}
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
@@ -357,17 +287,45 @@ class StoredResults:
         return {uuid: device.model for uuid, device in self._store.devices.all().items()}
 
     def _runs(self, runs: Runs | None, since: Since | None) -> list[RunRow]:
-        return chosen_runs(self._store, runs, since, self._suite)
+        """Return the runs that a caller names, or all runs, oldest first."""
+        if runs is None:
+            rows = self._store.runs.list()
+        else:
+            named = (runs,) if isinstance(runs, int | str) else runs
+            rows = list({row.id: row for row in map(self._run, named)}.values())
+        start = None if since is None else _moment(since)
+        return sorted((row for row in rows if start is None or row.provenance.started >= start), key=lambda row: row.id)
+
+    def _run(self, run: Run) -> RunRow:
+        return choose(run, self._store, self._suite)[0] if isinstance(run, str) else self._store.runs.get(int(run))
 
     def _runs_with_measurements(self, runs: Runs | None, since: Since | None) -> list[int]:
         return [run.id for run in self._runs(runs, since) if run.counts]
 
     def _cases(self, select: Names) -> set[str] | None:
-        globs = listed(select)
-        return chosen_cases(self._store.series.case_names(), globs) if globs else None
+        """Return the ids of the cases that globs select, their former names included; None without globs."""
+        if not (globs := listed(select)):
+            return None
+        names = self._store.series.case_names()
+        chosen: set[Case] = set()
+        for glob in globs:
+            matches = Selection((glob,)).filter(names.values())
+            if not matches:
+                known = {name for case in names.values() for name in (case.id, case.benchmark)}
+                raise NotMeasuredError(f"{glob!r} selects no measured case", cure=_nearest(glob, known))
+            chosen |= matches
+        return {name for name, case in names.items() if case in chosen}
 
     def _devices(self, device: Names) -> set[str] | None:
-        return chosen_devices(self._models(), device)
+        """Return the UUIDs of the devices that a caller names by UUID or model; None if the caller names none."""
+        if not (named := listed(device)):
+            return None
+        known = self._models()
+        for name in named:
+            if name not in known and name not in known.values():
+                cure = _nearest(name, [*known, *known.values()])
+                raise NotMeasuredError(f"no device {name!r} was ever measured", cure=cure)
+        return {uuid for uuid, model in known.items() if {uuid, model} & set(named)}
 
     def _samples(self, runs: list[int], cases: set[str] | None, devices: set[str] | None) -> pd.DataFrame:
         """Return the samples of some runs; all frames of this database have the same categories."""

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -255,3 +255,89 @@ class NightRow:
     settings: Mapping[str, Any]
     exit_code: int | None
     stages: tuple[StageRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails:
+    """The details of a case in a run, over all replicas; an unknown detail is None or empty.
+
+    Attributes:
+        stopped: why sampling stopped, each reason once.
+        note: what a reader of the time has to know, each note once.
+        noise_within: relative deviation of the samples around their replica's median.
+        noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
+        noise_places: deviation of the medians at several places of the arrays beyond what ``noise_within`` explains.
+        noise_between_nights: deviation of the baseline's runs beyond what their replicas explain.
+        bandwidth_bytes_per_s: the bytes of the work over the level.
+        flops_per_s: the operations of the work over the level.
+        bus_bytes_per_s: the bytes over the busiest link between two GPUs over the level.
+        peak: the measured peak that the case comes nearest to, such as ``memory`` or ``fp32``.
+        peak_share: the rate of the case over this peak.
+        relative_to: the reference variant.
+        relative_speed: the reference variant's level over the case's level.
+        sm_clock_hz: the actual clock, mean of the replicas.
+        temperature_c: the highest temperature in a replica.
+        power_w: the highest power in a replica.
+        slowdowns: why clocks were lowered, each reason once.
+        rejected_batches: the number of batches that do not count.
+        metrics: the level of each metric.
+    """
+
+    stopped: str = ""
+    note: str = ""
+    noise_within: float | None = None
+    noise_between: float | None = None
+    noise_places: float | None = None
+    noise_between_nights: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    flops_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
+    peak: str = ""
+    peak_share: float | None = None
+    relative_to: str = ""
+    relative_speed: float | None = None
+    sm_clock_hz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    slowdowns: str = ""
+    rejected_batches: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A case in one run on one device, over all its replicas.
+
+    Attributes:
+        case: the id of the case.
+        status: of the worst replica.
+        reason: why it is not ok.
+        median_s: the level of its time, in seconds; None if the case is not timed or a replica is not ok.
+        low_s: the lower end of the level's interval.
+        high_s: the upper end.
+        replicas: how many are ok.
+        details: only for the newest run of a device and cache state.
+        why: why the case became slower than its baseline; empty unless both were profiled.
+        metrics: the level of each metric that explains no time, by name.
+        excluded: why it is excluded from judging; empty if it is judged.
+    """
+
+    run: int
+    started: datetime
+    commit: str
+    dirty: bool
+    label: str
+    case: str
+    device: str
+    device_model: str
+    cache: CacheState
+    status: Status
+    reason: str
+    median_s: float | None
+    low_s: float | None
+    high_s: float | None
+    replicas: int
+    details: RunDetails | None = None
+    why: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    excluded: str = ""

@@ -18,11 +18,12 @@ from perfsvc.model import (
     Finding,
     Judgement,
     MovedSeries,
+    RunDetails,
     Series,
     Verdict,
 )
 from perfsvc.report import peaks
-from perfsvc.report.rows import Key, RunDetails
+from perfsvc.report.rows import Key
 from perfsvc.text import cut
 
 DASH = "–"

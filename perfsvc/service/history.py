@@ -10,10 +10,10 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import AUXILIARY, Status
-from perfsvc.report.rows import SEPARATOR, HistoryRow, RunDetails
+from perfsvc.model import HistoryRow, RunDetails, Status
+from perfsvc.report.rows import SEPARATOR
 from perfsvc.selection import Selection
-from perfsvc.store import CaseInRun, Store
+from perfsvc.store import Store
 
 MOST_CANDIDATES = 20
 """How many cases an error lists."""
@@ -64,13 +64,9 @@ def history(store: Store, case: str, device: str | None, last: int | None = None
         (explanation.device, explanation.candidate_run): explanation.sentence
         for explanation in store.profiles.explanations_of(case)
     }
-    runs = store.series.case_history(case, device, last)
-    times = np.full((len(runs), max((len(run.times) for run in runs), default=0)), np.nan)
-    for of_run, run in zip(times, runs, strict=True):
-        of_run[: len(run.times)] = run.times
-    levels = zip(*(ends.tolist() for ends in judge.levels_of(times)), strict=True)
     rows = [
-        _row(run, level, explanations.get((run.device, run.run), "")) for run, level in zip(runs, levels, strict=True)
+        replace(row, why=explanations.get((row.device, row.run), ""))
+        for row in store.series.case_history(case, device, last)
     ]
     if not rows:
         measured_on = sorted({run.device for run in store.series.case_history(case)}) if device else []
@@ -83,37 +79,6 @@ def history(store: Store, case: str, device: str | None, last: int | None = None
     for position in newest.values():
         rows[position] = replace(rows[position], details=_details(store, rows[position]))
     return rows
-
-
-def _row(run: CaseInRun, level: tuple[float, float, float], why: str) -> HistoryRow:
-    """Return the row of a case's history for one run.
-
-    Args:
-        run: the case in the run.
-        level: its level and the ends of its interval, of several replicas.
-        why: explains a regression in this run.
-    """
-    median_s, low_s, high_s = (level[0], *run.ends) if run.ends else level if run.times else (None, None, None)
-    return HistoryRow(
-        run=run.run,
-        started=run.started,
-        commit=run.commit,
-        dirty=run.dirty,
-        label=run.label,
-        case=run.case,
-        device=run.device,
-        device_model=run.device_model,
-        cache=run.cache,
-        status=run.status,
-        reason=run.reason,
-        median_s=median_s,
-        low_s=low_s,
-        high_s=high_s,
-        replicas=run.replicas,
-        why=why,
-        metrics={metric: _center(values) for metric, values in sorted(run.metrics.items()) if metric not in AUXILIARY},
-        excluded=run.excluded,
-    )
 
 
 def _center(values: Sequence[float]) -> float:

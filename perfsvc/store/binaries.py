@@ -20,7 +20,7 @@ from perfsvc.model.codec import encode
 from perfsvc.store.cases import CASE_COLUMNS, case_of, id_of_name, ids_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.column_types import stored
-from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.engine import StorePart, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
     Artifacts,
@@ -39,19 +39,9 @@ PART_BYTES = 1 << 14
 BUILT_WITH = "built with"
 """The role of what decides a binary besides its sources: folders of headers and variables of the environment."""
 
-_BEGIN = '{"case":'
-"""How ``encode`` begins a replay record."""
 
-_MAY_CALL = ('"call"', '"function"', "\\u")
-"""A replay record without any of these texts calls no Python function; in JSON, ``\\u`` may spell the others."""
-
-
-class BinaryStore:
+class BinaryStore(StorePart):
     """Binaries; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def put(self, codes: Sequence[CaseCode]) -> list[int]:
         """Store the code that cases ran and return the ids of the binaries; equal records are stored once.
@@ -92,16 +82,6 @@ class BinaryStore:
                     frozenset(found[binary, BUILT_WITH]),
                 )
                 for binary, text, signatures in records
-                if self._keys.trusts(Signed.RECORD, text, signatures)
-            }
-
-    def call_python(self, ids: Collection[int]) -> dict[int, bool]:
-        """Return whether each binary calls Python functions; binaries that no trusted key has signed are absent."""
-        query = select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
-        with self._database.reading() as connection:
-            return {
-                binary: _calls_python(text)
-                for binary, text, signatures in connection.execute(query)
                 if self._keys.trusts(Signed.RECORD, text, signatures)
             }
 
@@ -349,25 +329,22 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
     """
     later = Measurements.__table__.alias()
     same = (later.c[name] == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
-    # By ids: a run has thousands of cases, and few environments and records of Python code.
-    columns = (Measurements.binary_id, Measurements.environment_id, Measurements.python_code_id)
     rows = connection.execute(
-        select(Measurements.case_id, Devices.uuid, Measurements.cache, *columns)
+        select(Devices.uuid, Measurements.cache, Measurements.binary_id, Measurements.python_code_id)
+        .add_columns(*CASE_COLUMNS, *ENVIRONMENT)
+        .join(Cases, Cases.id == Measurements.case_id)
         .join(Devices, Devices.id == Measurements.device_id)
+        .join(Environments, Environments.id == Measurements.environment_id)
         .where(Measurements.run_id == run, *where)
         .where(~exists().where(*same, later.c.replica > Measurements.replica))
         .order_by(Measurements.case_id, Measurements.device_id, Measurements.cache)
     ).all()
-    named = select(Cases.id, *CASE_COLUMNS).where(among(Cases.id, {row.case_id for row in rows}))
-    cases = {number: case_of(*name) for number, *name in connection.execute(named)}
-    query = select(Environments.id, *ENVIRONMENT)
-    query = query.where(among(Environments.id, {row.environment_id for row in rows}))
-    environments = {row.id: environment_of(row) for row in connection.execute(query)}
     codes = _python_codes(connection, keys, {row.python_code_id or 0 for row in rows})  # 0 is no id
     return {
-        (uuid, cases[case], cache): CaseBinary(binary, environments[environment], codes.get(code or 0))
-        for case, uuid, cache, binary, environment, code in rows
-        if case in cases and environment in environments
+        (row.uuid, case_of(row.benchmark, row.variant, row.point, row.version), row.cache): CaseBinary(
+            row.binary_id, environment_of(row), codes.get(row.python_code_id or 0)
+        )
+        for row in rows
     }
 
 
@@ -378,14 +355,6 @@ def _python_codes(connection: Connection, keys: Keys, ids: Collection[int]) -> d
     return {
         number: _python_code(text) for number, text, signatures in rows if keys.trusts(Signed.PYTHON, text, signatures)
     }
-
-
-def _calls_python(text: str) -> bool:
-    """Return whether a stored replay record calls Python functions."""
-    # Nearly all records are as perfsvc writes them and call none. Finding that out is much faster than decoding them.
-    if text.startswith(_BEGIN) and not any(part in text for part in _MAY_CALL):
-        return False
-    return bool(_record(text, "a binary").calls)
 
 
 def _record(text: str, name: str) -> ReplayRecord:

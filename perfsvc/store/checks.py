@@ -1,7 +1,7 @@
 """Static checks: the facts of kernels, the verdicts on them, and the baselines of later checks."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ from perfsvc.model import (
 )
 from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, ids_of
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
-from perfsvc.store.schema.engine import Database, among, insert_new, new_id
+from perfsvc.store.schema.engine import StorePart, among, insert_new, new_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.tables import Cases
 
 
@@ -34,11 +35,8 @@ class _KernelKey(NamedTuple):
     kernel: str
 
 
-class CheckStore:
+class CheckStore(StorePart):
     """Static checks; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(
         self,
@@ -63,16 +61,8 @@ class CheckStore:
             disassembler: the program that counted instructions; empty if none did.
             accepted: why a person accepts all kernels as baselines; empty if no person does.
         """
-        check = {
+        check = to_row(Checks, provenance) | {
             "checked_at": provenance.started,
-            "suite": provenance.suite,
-            "scope": provenance.scope,
-            "command_line": provenance.command_line,
-            "git_commit": provenance.commit,
-            "git_dirty": provenance.dirty,
-            "git_branch": provenance.branch,
-            "host": provenance.host,
-            "perfsvc_version": provenance.perfsvc_version,
             "toolkit": toolkit,
             "disassembler": disassembler,
             "accepted": accepted,
@@ -90,7 +80,7 @@ class CheckStore:
                 connection.execute(insert(CheckedKernels), rows)
         return number
 
-    def baselines(self, kernels: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
+    def baselines(self, kernels: Collection[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
         """Return the baseline of each kernel: its newest one from the compiler ``toolkit``, else from any compiler.
 
         The result also holds:
@@ -102,7 +92,33 @@ class CheckStore:
         Cases that occur in ``kernels`` have the names given there. Other cases have the names from their checks.
         """
         with self._database.reading() as connection:
-            return _baselines(connection, list(kernels), scope, toolkit)
+            ids = ids_of(connection, [kernel.case for kernel in kernels])
+            cases = {number: case for case, number in ids.items()}
+            expected = _newest_check(connection, scope)
+            levels = _levels(connection, {*cases, *(key.case for key in expected)})
+            newest: dict[_KernelKey, Any] = {}
+            # Oldest first; a level with ``toolkit`` is only replaced by a newer level with ``toolkit``.
+            for row in levels:
+                older = newest.get(_key(row))
+                if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
+                    newest[_key(row)] = row
+            asked = {
+                _KernelKey(ids[kernel.case], kernel.architecture, kernel.kernel)
+                for kernel in kernels
+                if kernel.case in ids and kernel.kernel
+            }
+            without_level = {(key.case, key.architecture) for key in asked - newest.keys()}
+            gone = _reported_gone(connection, {case for case, _ in without_level})
+            registers = _registers(levels)
+            return [
+                StaticBaseline(
+                    _checked_kernel(row, cases.get(key.case), registers[key, row.check_id]), row.toolkit, row.check_id
+                )
+                for key, row in newest.items()
+                if key in expected
+                or key in asked
+                or ((key.case, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
+            ]
 
     def remove(self, host: str, command_line: str, since: datetime) -> None:
         """Remove the checks that a command stored on a host since a time: a repeated check must not see them."""
@@ -133,23 +149,13 @@ def _row(connection: Connection, check: int, kernel: CheckedKernel, *, gone: boo
     """Return a kernel's row, with empty columns for the verdict. A ``gone`` kernel's row has no facts either."""
     facts, occupancy = (None, None) if gone else (kernel.facts, kernel.occupancy)
     return {
+        **dict.fromkeys(("warps", "most_warps", "limiter", "verdict", "cause", "baseline_check_id")),
+        **to_row(CheckedKernels, kernel, *([occupancy] if occupancy else [])),
         "check_id": check,
         "case_id": case_id(connection, kernel.case),
-        "architecture": kernel.architecture,
-        "kernel": kernel.kernel,
         "status": Status.SKIPPED if gone else kernel.status,
-        "reason": kernel.reason,
         "facts_id": _facts_id(connection, facts) if facts else None,
-        "threads": kernel.threads,
-        "dynamic_shared_bytes": kernel.dynamic_shared_bytes,
-        "warps": occupancy.warps if occupancy else None,
-        "most_warps": occupancy.most_warps if occupancy else None,
-        "limiter": occupancy.limiter if occupancy else None,
-        "source": kernel.source,
-        "verdict": None,
         "verdict_reason": "",
-        "cause": None,
-        "baseline_check_id": None,
         "level": False,
     }
 
@@ -163,38 +169,6 @@ def _facts_id(connection: Connection, facts: StaticFacts) -> int:
     if connection.scalar(query) is None:
         insert_new(connection, KernelFacts, row)
     return connection.execute(query).scalar_one()
-
-
-def _baselines(
-    connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
-) -> list[StaticBaseline]:
-    """Return the baselines of kernels, and of earlier kernels that seem renamed or removed."""
-    ids = ids_of(connection, [kernel.case for kernel in kernels])
-    cases = {number: case for case, number in ids.items()}
-    expected = _newest_check(connection, scope)
-    levels = _levels(connection, {*cases, *(key.case for key in expected)})
-    newest: dict[_KernelKey, Any] = {}
-    for row in levels:  # oldest first; a level with ``toolkit`` is only replaced by a newer level with ``toolkit``
-        older = newest.get(_key(row))
-        if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
-            newest[_key(row)] = row
-    asked = {
-        _KernelKey(ids[kernel.case], kernel.architecture, kernel.kernel)
-        for kernel in kernels
-        if kernel.case in ids and kernel.kernel
-    }
-    without_level = {(key.case, key.architecture) for key in asked - newest.keys()}
-    gone = _reported_gone(connection, {case for case, _ in without_level})
-    registers = _registers(levels)
-    return [
-        StaticBaseline(
-            _checked_kernel(row, cases.get(key.case), registers[key, row.check_id]), row.toolkit, row.check_id
-        )
-        for key, row in newest.items()
-        if key in expected
-        or key in asked
-        or ((key.case, key.architecture) in without_level and gone.get(key, 0) < row.check_id)
-    ]
 
 
 def _key(row: Any) -> _KernelKey:
@@ -281,24 +255,11 @@ def _levels(connection: Connection, cases: Iterable[int]) -> Sequence[Any]:
 def _checked_kernel(row: Any, case: Case | None, registers: int) -> CheckedKernel:
     """Return the kernel of a row with ``registers`` registers; ``case`` replaces the stored case unless it is None."""
     instructions = row.instructions
-    return CheckedKernel(
-        case or case_of(row.benchmark, row.variant, row.point, row.version),
-        row.architecture,
-        row.kernel,
-        row.status,
-        row.reason,
-        StaticFacts(
-            registers,
-            row.stack_bytes,
-            row.spill_store_bytes,
-            row.spill_load_bytes,
-            row.shared_bytes,
-            row.barriers,
-            None if instructions is None else tuple(json.loads(instructions).items()),
-            row.sass,
-        ),
-        None if row.warps is None else Occupancy(row.warps, row.most_warps, row.limiter),
-        row.threads,
-        row.dynamic_shared_bytes,
-        row.source,
+    counted = None if instructions is None else tuple(json.loads(instructions).items())
+    return from_row(
+        CheckedKernel,
+        row,
+        case=case or case_of(row.benchmark, row.variant, row.point, row.version),
+        facts=from_row(StaticFacts, row, registers=registers, instructions=counted),
+        occupancy=None if row.warps is None else from_row(Occupancy, row),
     )

@@ -23,7 +23,7 @@ from perfsvc.store.cases import device_ids, ids_of, judged
 from perfsvc.store.rows import DeviceInRun, GpuRun
 from perfsvc.store.run_devices import put_peaks, read_run_devices
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.engine import StorePart, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.tables import (
     Cases,
@@ -42,11 +42,8 @@ GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
 
 
-class DeviceStore:
+class DeviceStore(StorePart):
     """Devices; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, info: DeviceInfo) -> None:
         """Store a device, or update its description; the driver and the power limit are stored with measurements."""

@@ -18,10 +18,12 @@ from perfsvc.model import (
     RunState,
     Status,
 )
+from perfsvc.store.cases import judged
 from perfsvc.store.findings.read import ACTIVE, lock, put_event, put_open_finding, set_state
 from perfsvc.store.rows import CasesInRun
-from perfsvc.store.schema.engine import Database
-from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
+from perfsvc.store.schema.engine import StorePart
+from perfsvc.store.schema.fields import from_row, to_row
+from perfsvc.store.schema.judging_tables import Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
     Cases,
@@ -35,11 +37,8 @@ from perfsvc.store.schema.tables import (
 _KEY = ("host", "scope", "kind", "name", "devices")
 
 
-class ExpectationStore:
+class ExpectationStore(StorePart):
     """Expectations; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def of_host(self, host: str | None) -> list[Expected]:
         """Return what is expected of a host, or of all hosts (None).
@@ -82,7 +81,9 @@ class ExpectationStore:
             updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
             for absence in missing:
                 finding, change = _finding_of(connection, absence, night=night, now=now)
-                _link(connection, absence.expected, finding)
+                for expected in absence.expected:
+                    linked = update(Expectations).filter_by(**_key(expected))
+                    connection.execute(linked.values(finding_id=finding))
                 _describe(connection, finding, absence)
                 if change:
                     updates[change].append(finding)
@@ -172,13 +173,10 @@ class ExpectationStore:
 
         Only nights count whose run has the scope ``scope``, is finished and is not excluded.
         """
-        is_excluded = exists().where(
-            Exclusions.run_id == Runs.id, Exclusions.case_id.is_(None), Exclusions.included_at.is_(None)
-        )
         query = (
             select(Nights.id, Runs.id)
             .join(Runs, Runs.id == Nights.run_id)
-            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED, ~is_excluded)
+            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED, judged(Runs.id))
             .order_by(Nights.id)
         )
         with self._database.reading() as connection:
@@ -194,18 +192,7 @@ class ExpectationStore:
 
 def _expected(row: Any) -> Expected:
     """Return a row of ``expectations`` as an ``Expected``."""
-    return Expected(
-        kind=row.kind,
-        name=row.name,
-        host=row.host,
-        night=row.night,
-        seen=row.seen_at,
-        scope=row.scope,
-        devices=row.devices,
-        model=row.model,
-        run=row.run_id,
-        finding=row.finding_id,
-    )
+    return from_row(Expected, row)
 
 
 def _key(expected: Expected) -> dict[str, Any]:
@@ -217,17 +204,7 @@ def _see(connection: Connection, seen: Iterable[Expected]) -> dict[int, list[str
 
     An expectation with the same key is replaced.
     """
-    rows = {
-        expected.key: {
-            **_key(expected),
-            "model": expected.model,
-            "night": expected.night,
-            "run_id": expected.run,
-            "seen_at": expected.seen,
-            "finding_id": None,
-        }
-        for expected in seen
-    }
+    rows = {expected.key: to_row(Expectations, expected) | {"finding_id": None} for expected in seen}
     hosts = {host for host, *_ in rows}
     stored: dict[tuple[Any, ...], int] = {}
     back: dict[int, list[str]] = {}
@@ -292,12 +269,6 @@ def _shared_finding(connection: Connection, absence: Absence) -> int | None:
         return elsewhere and any(row.suite in suites for row in rows)
 
     return max((number for number, rows in reported.items() if is_shared(rows)), default=None)
-
-
-def _link(connection: Connection, expected: Iterable[Expected], finding: int) -> None:
-    """Store the number of the finding that reports each of these expectations as missing."""
-    for expectation in expected:
-        connection.execute(update(Expectations).filter_by(**_key(expectation)).values(finding_id=finding))
 
 
 def _describe(connection: Connection, finding: int, absence: Absence) -> None:

@@ -21,7 +21,6 @@ from perfsvc.model import (
     TIME,
     UNJUDGED,
     CacheState,
-    Level,
     Noise,
     Series,
     Status,
@@ -29,11 +28,9 @@ from perfsvc.model import (
 from perfsvc.model.levels import LevelColumns, SideColumns
 from perfsvc.store.cases import (
     SeriesKey,
-    load_series,
     put_series_rows,
     reason_of_exclusion,
     reasons_of_exclusion,
-    series_ids,
 )
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.run_devices import write_run_devices
@@ -403,25 +400,3 @@ def read_levels(connection: Connection, *where: ColumnElement[bool], only_number
     sides = SideColumns(sizes, values, np.nan_to_num(table[:, 6]), steps)
     environments = table[:, 3].astype(np.int64)
     return StoredLevels(runs, series, environments, table[:, 4], table[:, 5], sides, bad, excluded)
-
-
-def levels_of_runs(connection: Connection, runs: Collection[int]) -> dict[int, LevelColumns]:
-    """Return the levels of runs that are judged: excluded ones are left out."""
-    stored = read_levels(connection, among(Levels.run_id, runs), Levels.excluded.is_(None))
-    series = load_series(connection, among(SeriesRows.id, np.unique(stored.series).tolist()))
-    return {run: stored.columns(series, stored.runs == run) for run in runs}
-
-
-def levels_of(connection: Connection, runs: Mapping[Series, int]) -> dict[Series, Level]:
-    """Return the level of each series in its run; a series is absent if the run has no judged level of it."""
-    ids = series_ids(connection, runs)
-    series = {number: of for of, number in ids.items()}
-    wanted: dict[int, list[int]] = defaultdict(list)
-    for of, number_ in ids.items():
-        wanted[runs[of]].append(number_)
-    levels: dict[Series, Level] = {}
-    for run, numbers in wanted.items():
-        of_run = (Levels.run_id == run, among(Levels.series_id, numbers), Levels.excluded.is_(None))
-        stored = read_levels(connection, *of_run)
-        levels |= stored.columns(series, np.ones(stored.runs.size, np.bool_))
-    return {of: levels[of] for of in runs if of in levels}

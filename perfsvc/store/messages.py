@@ -5,23 +5,20 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, or_, select, update
 
 from perfsvc.model import EventKind, Message, MessageText, RunState
 from perfsvc.store.findings.read import put_event
 from perfsvc.store.rows import DeliveryRow
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.engine import StorePart, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 
 ABANDONED = timedelta(days=1)
 """A night that began this long before another one has died, even if it is still stored as running on a lost host."""
 
 
-class MessageStore:
+class MessageStore(StorePart):
     """Messages; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(
         self,
@@ -100,31 +97,12 @@ class MessageStore:
             is_over = or_(
                 Nights.id == night, Nights.state != RunState.RUNNING, Nights.started_at < own.started_at - ABANDONED
             )
-            query = (
-                select(Messages.key, Messages.title, Messages.body, Messages.night_id, Deliveries.target)
-                .join(Messages, Messages.id == Deliveries.message_id)
-                .join(Nights, Nights.id == Messages.night_id)
-                .where(Deliveries.sent_at.is_(None), Nights.suite == own.suite, is_over)
-                .order_by(Messages.id, Deliveries.target)
-            )
-            return [
-                DeliveryRow(Message(row.key, row.title, row.body), row.night_id, row.target)
-                for row in connection.execute(query)
-            ]
+            return _undelivered(connection, Nights.suite == own.suite, is_over)
 
     def undelivered_of_watchdog(self) -> list[DeliveryRow]:
         """Return the undelivered messages of ``perfsvc watchdog``, a row for each target, the oldest message first."""
-        query = (
-            select(Messages.key, Messages.title, Messages.body, Deliveries.target)
-            .join(Messages, Messages.id == Deliveries.message_id)
-            .where(Deliveries.sent_at.is_(None), Messages.night_id.is_(None))
-            .order_by(Messages.id, Deliveries.target)
-        )
         with self._database.reading() as connection:
-            return [
-                DeliveryRow(Message(row.key, row.title, row.body), None, row.target)
-                for row in connection.execute(query)
-            ]
+            return _undelivered(connection, Messages.night_id.is_(None))
 
     def put_attempt(self, key: str, target: str, *, error: str = "") -> None:
         """Store an attempt, made now, to send the message with a key to a target; ``error`` is why it failed."""
@@ -153,6 +131,20 @@ def _put(
         number = new_id(connection, Messages, row | {"title": text.title, "body": text.body})
         rows = [{"message_id": number, "target": target, "attempts": 0, "error": ""} for target in of_text]
         connection.execute(insert(Deliveries), rows)
+
+
+def _undelivered(connection: Connection, *where: ColumnElement[bool]) -> list[DeliveryRow]:
+    query = (
+        select(Messages.key, Messages.title, Messages.body, Messages.night_id, Deliveries.target)
+        .join(Messages, Messages.id == Deliveries.message_id)
+        .outerjoin(Nights, Nights.id == Messages.night_id)
+        .where(Deliveries.sent_at.is_(None), *where)
+        .order_by(Messages.id, Deliveries.target)
+    )
+    return [
+        DeliveryRow(Message(row.key, row.title, row.body), row.night_id, row.target)
+        for row in connection.execute(query)
+    ]
 
 
 def _newest_event(connection: Connection) -> int:

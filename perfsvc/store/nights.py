@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from perfsvc.errors import DatabaseError
-from perfsvc.keys import Keys, Signed
+from perfsvc.keys import Signed
 from perfsvc.model import NightRow, RunState, StageRow
 from perfsvc.store.runs import alive, is_elsewhere, this_process, unknown_night
-from perfsvc.store.schema.engine import POSTGRESQL, Database, new_id, translated
+from perfsvc.store.schema.engine import POSTGRESQL, Database, StorePart, new_id, translated
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.night_tables import Nights, Stages
 
 
@@ -54,12 +55,8 @@ class ServerLock:
                 connection.execute(select(func.pg_advisory_unlock(self._key)))
 
 
-class NightStore:
+class NightStore(StorePart):
     """Nights; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def begin(self, *, host: str, started: datetime, suite: str, command_line: str, settings: Mapping[str, Any]) -> int:
         """Store a new running night and return its number.
@@ -122,17 +119,7 @@ class NightStore:
 
     def put_stage(self, night: int, stage: StageRow) -> None:
         """Store a stage of a night; it replaces the night's earlier stage of the same name."""
-        row = {
-            "night_id": night,
-            "name": stage.name,
-            "number": stage.number,
-            "state": stage.state,
-            "started_at": stage.started,
-            "wall_s": stage.wall_s,
-            "message": stage.message,
-            "cure": stage.cure,
-            "exit_code": stage.exit_code,
-        }
+        row = to_row(Stages, stage) | {"night_id": night}
         with self._database.writing() as connection:
             connection.execute(delete(Stages).where(Stages.night_id == night, Stages.name == stage.name))
             connection.execute(insert(Stages).values(row))
@@ -211,27 +198,5 @@ def _load(connection: Connection, *where: ColumnElement[bool], limit: int | None
     stages: dict[int, list[StageRow]] = defaultdict(list)
     of_nights = select(Stages).where(Stages.night_id.in_([night.id for night in nights]))
     for row in connection.execute(of_nights.order_by(Stages.night_id, Stages.number)):
-        stages[row.night_id].append(
-            StageRow(row.name, row.number, row.state, row.started_at, row.wall_s, row.message, row.cure, row.exit_code)
-        )
-    return [
-        NightRow(
-            id=row.id,
-            state=row.state,
-            started=row.started_at,
-            finished=row.finished_at,
-            host=row.host,
-            pid=row.pid,
-            process_start=row.process_start,
-            suite=row.suite,
-            commit=row.git_commit,
-            dirty=row.git_dirty,
-            suite_digest=row.suite_digest,
-            run=row.run_id,
-            command_line=row.command_line,
-            settings=row.settings,
-            exit_code=row.exit_code,
-            stages=tuple(stages[row.id]),
-        )
-        for row in nights
-    ]
+        stages[row.night_id].append(from_row(StageRow, row))
+    return [from_row(NightRow, row, stages=tuple(stages[row.id])) for row in nights]

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
+    Case,
     CaseExplanation,
     Instruction,
     Profile,
@@ -28,18 +29,16 @@ from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, id_of_name, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number, stored
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import StorePart, among, new_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.tables import Artifacts, Devices
 
 REPORT = "report"
 """The kind of artifact under which a profiler's report is stored."""
 
 
-class ProfileStore:
+class ProfileStore(StorePart):
     """Profiles; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, results: Sequence[ProfileResult], report: bytes | None = None) -> list[int]:
         """Store the results of profiling binaries in one session, with the session's report, and return their numbers.
@@ -88,17 +87,13 @@ class ProfileStore:
         """Add an explanation of a slower case; earlier explanations of the case stay."""
         baseline, candidate = explanation.profiles
         with self._database.writing() as connection:
-            row = {
+            row = to_row(Explanations, explanation) | {
                 "run_id": explanation.candidate_run,
-                "baseline_run_id": explanation.baseline_run,
                 "case_id": case_id(connection, explanation.case),
                 "device_id": device_id(connection, explanation.device),
                 "baseline_profile_id": baseline,
                 "candidate_profile_id": candidate,
-                "sentence": explanation.sentence,
                 "reasons": codec.encode(explanation.reasons).decode(),
-                "factor": number(explanation.factor),
-                "reason": explanation.reason,
                 "explained_at": datetime.now(UTC),
             }
             new_id(connection, Explanations, row)
@@ -122,23 +117,15 @@ class ProfileStore:
 def _put(connection: Connection, result: ProfileResult, report_sha256: str | None) -> int:
     """Store the result of profiling a binary, and return the number of the profile."""
     profile = result.profile
-    row = {
-        "run_id": result.run,
+    row = to_row(Profiles, result) | {
         "case_id": case_id(connection, result.case),
         "device_id": device_id(connection, result.device),
-        "binary_id": result.binary,
-        "profiler": result.profiler,
-        "sections": result.sections,
         "kernel": profile.kernel if profile else "",
-        "launch": result.launch,
         "chip": profile.chip if profile else "",
         "profiler_version": profile.ncu_version if profile else "",
-        "reason": result.reason,
-        "cure": result.cure,
         "instructions": _compressed(profile.instructions) if profile else None,
         "kernels": _compressed(profile.kernels) if profile else None,
         "report_sha256": report_sha256,
-        "wall_s": result.wall_s,
         "profiled_at": datetime.now(UTC),
     }
     profile_id = new_id(connection, Profiles, row)
@@ -147,13 +134,7 @@ def _put(connection: Connection, result: ProfileResult, report_sha256: str | Non
     if rows:
         connection.execute(insert(ProfileMetrics), rows)
     rules = [
-        {
-            "profile_id": profile_id,
-            "number": index,
-            "name": rule.name,
-            "message": rule.message,
-            "speedup": number(rule.speedup),
-        }
+        to_row(ProfileRules, rule) | {"profile_id": profile_id, "number": index}
         for index, rule in enumerate(profile.rules if profile else ())
     ]
     if rules:
@@ -175,14 +156,12 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
     for rule in connection.execute(query):
         rules[rule.profile_id].append(ProfilerRule(rule.name, rule.message, rule.speedup))
     return [
-        ProfileResult(
-            case_of(row.benchmark, row.variant, row.point, row.version),
-            run=row.run_id,
-            binary=row.binary_id,
+        from_row(
+            ProfileResult,
+            row,
+            case=case_of(row.benchmark, row.variant, row.point, row.version),
             device=row.uuid,
             device_model=row.model,
-            profiler=row.profiler,
-            sections=row.sections,
             profile=Profile(
                 row.kernel,
                 metrics[row.id],
@@ -201,9 +180,6 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
                     f"the kernels of profile {row.id}",
                 ),
             ),
-            launch=row.launch,
-            wall_s=row.wall_s,
-            id=row.id,
         )
         for row in rows
     ]
@@ -217,17 +193,20 @@ def _compressed(items: tuple[Instruction, ...] | tuple[ProfiledKernel, ...]) -> 
 def _explanations(connection: Connection, query: Select[Any]) -> list[CaseExplanation]:
     """Return the explanations that a query with the columns of their cases selects, oldest run first."""
     return [
-        CaseExplanation(
-            case_of(row.benchmark, row.variant, row.point, row.version),
-            device=row.uuid,
-            device_model=row.model,
-            baseline_run=row.baseline_run_id,
-            candidate_run=row.run_id,
-            sentence=row.sentence,
-            reasons=stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
-            factor=row.factor,
-            reason=row.reason,
-            profiles=(row.baseline_profile_id, row.candidate_profile_id),
-        )
+        explanation_of(row, case_of(row.benchmark, row.variant, row.point, row.version), row.uuid, row.model)
         for row in connection.execute(query.order_by(Explanations.run_id, Explanations.id))
     ]
+
+
+def explanation_of(row: Any, case: Case, device: str, device_model: str) -> CaseExplanation:
+    """Return the explanation in a row of ``explanations``."""
+    return from_row(
+        CaseExplanation,
+        row,
+        case=case,
+        device=device,
+        device_model=device_model,
+        candidate_run=row.run_id,
+        reasons=stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
+        profiles=(row.baseline_profile_id, row.candidate_profile_id),
+    )

@@ -26,7 +26,7 @@ from perfsvc.model import FindingState, RunState, Status
 from perfsvc.store.baselines.baselines import ACCEPTING
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
-from perfsvc.store.schema.engine import POSTGRESQL, Database, among
+from perfsvc.store.schema.engine import POSTGRESQL, StorePart, among
 from perfsvc.store.schema.judging_tables import FindingCases, Findings, Pins
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.schema.tables import (
@@ -66,11 +66,8 @@ class RemovedCode:
     artifacts: Removed = Removed()
 
 
-class Retention:
+class Retention(StorePart):
     """Removes what is old; each method but ``samples`` is one transaction. A ``dry_run`` only returns what would go."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def confirmed_time(self, now: datetime) -> datetime:
         """Return the time from which ages count: ``now``, or an earlier time if nothing confirms ``now``.

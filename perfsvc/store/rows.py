@@ -1,11 +1,10 @@
 """What the store takes and returns besides the classes of the model: frozen rows without SQLAlchemy."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfsvc.model import (
     CacheState,
@@ -191,67 +190,6 @@ class DeviceInRun:
 # --- series ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CaseInRun:
-    """A case in one run on one device.
-
-    Attributes:
-        case: the id of the case.
-        status: the status of the worst replica.
-        reason: why the worst replica is not ok; empty if it is.
-        times: the median of each timed replica in seconds; empty if any replica is not ok.
-        ends: the confidence interval of the median of a single replica; None if there are several, or none.
-        metrics: the values of each other metric that is judged, one a replica; empty if any replica is not ok.
-        excluded: why the case is excluded from judging in this run; empty if the case is judged.
-    """
-
-    run: int
-    started: datetime
-    commit: str
-    dirty: bool
-    label: str
-    case: str
-    device: str
-    device_model: str
-    cache: CacheState
-    status: Status
-    reason: str
-    times: tuple[float, ...]
-    ends: tuple[float, float] | None = None
-    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    excluded: str = ""
-
-    @property
-    def replicas(self) -> int:
-        """The number of replicas, if all of them are ok."""
-        return max(map(len, (self.times, *self.metrics.values())), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class SeriesInRun:
-    """A series in one run.
-
-    Attributes:
-        segment: the id of the environment in which the run measured the series.
-        status: the status of the worst replica.
-        reason: why the worst replica is not ok; empty if it is.
-        values: one value a replica (of the time: the median in seconds); empty if any replica is not ok.
-        low: the lower end of the interval of the first replica's median, the only interval of a run of one replica;
-            None for a metric other than the time.
-        high: the upper end of the same interval.
-        excluded: why the series is excluded from judging in this run; empty if the series is judged.
-    """
-
-    run: int
-    segment: int
-    status: Status
-    reason: str
-    values: tuple[float, ...]
-    low: float | None = None
-    high: float | None = None
-    excluded: str = ""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class CaseQuantities:
     """What some runs measured of a case on a device besides its times and named metrics, the oldest run first.
@@ -281,8 +219,8 @@ class CaseQuantities:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SeriesHistory(Sequence[SeriesInRun]):
-    """The history of a series as arrays, oldest run first; each item is the series in one run.
+class SeriesHistory:
+    """The history of a series as arrays, oldest run first.
 
     Attributes:
         runs: the numbers of the runs, shape (runs,).
@@ -305,33 +243,6 @@ class SeriesHistory(Sequence[SeriesInRun]):
 
     def __len__(self) -> int:
         return len(self.runs)
-
-    @overload
-    def __getitem__(self, index: int) -> SeriesInRun: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SeriesInRun]: ...
-
-    def __getitem__(self, index: int | slice) -> SeriesInRun | list[SeriesInRun]:
-        """Return the series in the run with this index."""
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        at = range(len(self))[index]
-        status, reason = self.bad.get(at, (Status.OK, ""))
-        values = self.values[at]
-        return SeriesInRun(
-            int(self.runs[at]),
-            int(self.segments[at]),
-            status,
-            reason,
-            tuple(value for value in values.tolist() if not isnan(value)),
-            self._end(self.lows, at),
-            self._end(self.highs, at),
-            self.excluded.get(at, ""),
-        )
-
-    def _end(self, ends: "NDArray[np.float64] | None", at: int) -> float | None:
-        return None if ends is None or at in self.bad or isnan(ends[at]) else float(ends[at])
 
 
 @dataclass(frozen=True, slots=True)

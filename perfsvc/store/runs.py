@@ -30,7 +30,8 @@ from perfsvc.store.cases import judged, load_series, put_series
 from perfsvc.store.rows import CaseKey, DeviceInRun
 from perfsvc.store.run_devices import count_cases, forget_run_devices, read_run_devices
 from perfsvc.store.schema.column_types import Utc
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import StorePart, among, new_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (
@@ -52,11 +53,8 @@ LONGEST_RUN = timedelta(days=7)
 _COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id), judged(Runs.id))
 
 
-class RunStore:
+class RunStore(StorePart):
     """Runs; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- the life of a run -----------------------------------------------------------------------------------------
 
@@ -261,24 +259,11 @@ def newest_of_scopes(connection: Connection, count: int) -> set[int]:
 
 def run_row(provenance: Provenance, state: RunState) -> dict[str, Any]:
     """Return the row of a new run of this process; an empty host means this machine."""
-    return {
+    return to_row(Runs, provenance) | {
         "state": state,
-        "started_at": provenance.started,
-        "label": provenance.label,
-        "suite": provenance.suite,
-        "scope": provenance.scope,
-        "command_line": provenance.command_line,
-        "git_commit": provenance.commit,
-        "git_dirty": provenance.dirty,
-        "git_branch": provenance.branch,
         "host": provenance.host or platform.node(),
-        "cpu": provenance.cpu,
-        **this_process(),
-        "perfsvc_version": provenance.perfsvc_version,
-        "python_version": provenance.python_version,
         "packages": dict(provenance.packages),
-        "seed": provenance.seed,
-        "replicas": provenance.replicas,
+        **this_process(),
     }
 
 
@@ -291,16 +276,7 @@ def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list
         .order_by(Exclusions.id)
     )
     return [
-        Exclusion(
-            run=row.run_id,
-            case=row.name or "",
-            reason=row.reason,
-            by=row.excluded_by,
-            at=row.excluded_at,
-            included_by=row.included_by,
-            included_at=row.included_at,
-            deleted=row.deleted,
-        )
+        from_row(Exclusion, row, case=row.name or "", by=row.excluded_by, at=row.excluded_at)
         for row in connection.execute(query)
     ]
 
@@ -376,23 +352,7 @@ def _run_row(row: Any, cases: int, devices: Iterable[DeviceInRun], excluded: tup
     counts: Counter[Status] = Counter()
     for device in devices:
         counts.update(device.statuses)
-    provenance = Provenance(
-        started=row.started_at,
-        command_line=row.command_line,
-        suite=row.suite,
-        commit=row.git_commit,
-        dirty=row.git_dirty,
-        branch=row.git_branch,
-        host=row.host,
-        cpu=row.cpu,
-        perfsvc_version=row.perfsvc_version,
-        python_version=row.python_version,
-        packages=row.packages,
-        seed=row.seed,
-        replicas=row.replicas,
-        label=row.label,
-        scope=row.scope,
-    )
+    provenance = from_row(Provenance, row)
     uuids = tuple(sorted(device.device for device in devices))
     return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), cases, uuids, excluded)
 

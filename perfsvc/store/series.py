@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, select
 
-from perfsvc.model import MAX_ERROR, TIME, CacheState, Case, Level, Series, Status
+from perfsvc import judge
+from perfsvc.model import AUXILIARY, MAX_ERROR, TIME, CacheState, Case, HistoryRow, Level, Series, Status
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -19,12 +20,13 @@ from perfsvc.store.cases import (
     ids_of,
     judged,
     load_series,
+    series_ids,
 )
-from perfsvc.store.levels import levels_of, levels_of_runs, read_levels, write_levels
-from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
+from perfsvc.store.levels import read_levels, write_levels
+from perfsvc.store.rows import CaseKey, SeriesHistory
 from perfsvc.store.run_devices import write_run_devices
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.engine import StorePart, among
 from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import (
     Cases,
@@ -37,11 +39,8 @@ from perfsvc.store.schema.tables import (
 )
 
 
-class SeriesStore:
+class SeriesStore(StorePart):
     """Series; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def levels(self, run: int) -> LevelColumns:
         """Return the level of each judged series of a run.
@@ -58,12 +57,21 @@ class SeriesStore:
         with self._database.reading() as connection:
             if unknown_runs := set(runs) - set(connection.scalars(select(Runs.id).where(among(Runs.id, runs)))):
                 raise unknown(min(unknown_runs))
-            return levels_of_runs(connection, runs)
+            stored = read_levels(connection, among(Levels.run_id, runs), Levels.excluded.is_(None))
+            series = load_series(connection, among(SeriesRows.id, np.unique(stored.series).tolist()))
+        return {run: stored.columns(series, stored.runs == run) for run in runs}
 
     def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
-        """Return the level of each series in its run; a series is absent if the run has no level of it."""
+        """Return the level of each series in its run; a series is absent if the run has no judged level of it."""
+        levels: dict[Series, Level] = {}
         with self._database.reading() as connection:
-            return levels_of(connection, runs)
+            ids = series_ids(connection, runs)
+            for run in {runs[of] for of in ids}:
+                series = {number: of for of, number in ids.items() if runs[of] == run}
+                of_run = (Levels.run_id == run, among(Levels.series_id, series), Levels.excluded.is_(None))
+                stored = read_levels(connection, *of_run)
+                levels |= stored.columns(series, np.ones(stored.runs.size, np.bool_))
+        return {of: levels[of] for of in runs if of in levels}
 
     def rebuild(self) -> list[tuple[int, str, str]]:
         """Compute anew what ended runs say of series and devices; return run, thing and difference of what was another.
@@ -109,8 +117,8 @@ class SeriesStore:
         with self._database.reading() as connection:
             return {(number, name) for number, name in connection.execute(query)}
 
-    def case_history(self, case_id: str, device: str | None = None, last: int | None = None) -> list[CaseInRun]:
-        """Return the medians and metrics of a case in each run, oldest first, on one device or all.
+    def case_history(self, case_id: str, device: str | None = None, last: int | None = None) -> list[HistoryRow]:
+        """Return the levels of a case in each run, without details and explanations, oldest first.
 
         Args:
             case_id: the name of the case, which may be a former one.
@@ -135,19 +143,33 @@ class SeriesStore:
         for row, (run, number) in enumerate(zip(stored.runs.tolist(), stored.series.tolist(), strict=True)):
             of = series[number]
             found[run, of.device, of.cache][of.metric] = row
-        models = {of.device: of.device_model for of in series.values()}
-        case = next((of.case for of in series.values()), Case("", ""))
+        centers, lows, highs = (ends.tolist() for ends in judge.levels_of(stored.sides.medians))
+        sizes, hidden = stored.sides.sizes.tolist(), {TIME, *AUXILIARY}
         rows = []
-        for (run, uuid, cache), metrics in sorted(found.items()):
-            values = {metric: stored.values(row) for metric, row in sorted(metrics.items())}
-            row, times = metrics.get(TIME, min(metrics.values())), values.pop(TIME, ())
+        for (run, _, cache), metrics in sorted(found.items()):
+            row = metrics.get(TIME, min(metrics.values()))
+            of = series[int(stored.series[row])]
             status, reason = stored.bad.get(row, (Status.OK, ""))
             started, commit, dirty, label = runs[run]
+            is_timed, is_single = TIME in metrics and sizes[row] > 0, sizes[row] == 1
             rows.append(
-                CaseInRun(
-                    *(run, started, commit, dirty, label, case.id, uuid, models[uuid], cache, status, reason, times),
-                    ends=(float(stored.lows[row]), float(stored.highs[row])) if len(times) == 1 else None,
-                    metrics=values,
+                HistoryRow(
+                    run,
+                    started,
+                    commit,
+                    dirty,
+                    label,
+                    of.case.id,
+                    of.device,
+                    of.device_model,
+                    cache,
+                    status,
+                    reason,
+                    centers[row] if is_timed else None,
+                    float((stored.lows if is_single else lows)[row]) if is_timed else None,
+                    float((stored.highs if is_single else highs)[row]) if is_timed else None,
+                    max(sizes[at] for at in metrics.values()),
+                    metrics={name: centers[at] for name, at in sorted(metrics.items()) if name not in hidden},
                     excluded=stored.excluded.get(row, ""),
                 )
             )

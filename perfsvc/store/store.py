@@ -2,9 +2,10 @@
 
 import os
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
@@ -12,10 +13,9 @@ from sqlalchemy.engine import URL
 from perfsvc.errors import NoDatabaseError
 from perfsvc.store.keeping import upgrades
 from perfsvc.store.rows import SchemaState, Upgrade
-from perfsvc.store.schema.engine import Database, connect, file_of, identity_of, resolve, shown
+from perfsvc.store.schema.engine import Database, StorePart, connect, file_of, identity_of, resolve, shown
 
 if TYPE_CHECKING:
-    from perfsvc.keys import Keys
     from perfsvc.store.baselines.baselines import BaselineStore
     from perfsvc.store.binaries import BinaryStore
     from perfsvc.store.checks import CheckStore
@@ -36,167 +36,72 @@ if TYPE_CHECKING:
     from perfsvc.store.verdicts import ConfirmationStore, VerdictStore
 
 
+def _part(module: str, name: str) -> Any:
+    """Return an attribute of ``Store``: a part that is imported when it is first used.
+
+    Importing all parts took longer than a short command needs.
+    """
+
+    def part(store: "Store") -> StorePart:
+        kind: type[StorePart] = getattr(import_module(f"perfsvc.store.{module}"), name)
+        return kind(store.database)
+
+    return cached_property(part)
+
+
 class Store:
     """Everything that perfsvc remembers, in SQLite or PostgreSQL, as one object for each kind of data.
 
     A context manager. Each method of the objects is one transaction, committed when the method returns; any error
     of the database is raised as a ``DatabaseError`` with a cure. Timestamps are UTC, times are seconds.
 
-    An object is imported when it is first used: importing all of them took longer than a short command needs.
-
     Attributes:
-        database: the engine and its transactions.
+        database: the engine and its transactions, and the keys by which this user signs and trusts stored code.
+        runs: the executions of a plan.
+        devices: devices, their measured peaks and their conditions during a run.
+        measurements: measurements as rows, their noise and what they cost.
+        binaries: the code that cases ran.
+        series: levels and histories of series.
+        baselines: the runs that series are compared with, and pins.
+        verdicts: the verdicts on the series of runs.
+        confirmations: suspects that were measured again.
+        exclusions: the data that people keep out of judging, and the runs that they deleted.
+        findings: what people should look at, and what they decided.
+        expectations: the hosts, GPUs and cases that nights are expected to have.
+        profiles: profiles of binaries and explanations of changes.
+        checks: static checks of kernels.
+        nights: executions of ``perfsvc nightly``.
+        messages: the messages about nights, and whether they arrived.
+        tokens: the tokens of the server.
+        sending: whole runs, read to send them to another host.
+        received: runs that other hosts have sent, and runs that other tools measured.
+        audit: what people and programs tried to change through the server.
+        retention: removes what is old.
     """
+
+    runs: "RunStore" = _part("runs", "RunStore")
+    devices: "DeviceStore" = _part("devices", "DeviceStore")
+    measurements: "MeasurementStore" = _part("measurements", "MeasurementStore")
+    binaries: "BinaryStore" = _part("binaries", "BinaryStore")
+    series: "SeriesStore" = _part("series", "SeriesStore")
+    baselines: "BaselineStore" = _part("baselines.baselines", "BaselineStore")
+    verdicts: "VerdictStore" = _part("verdicts", "VerdictStore")
+    confirmations: "ConfirmationStore" = _part("verdicts", "ConfirmationStore")
+    exclusions: "ExclusionStore" = _part("exclusions", "ExclusionStore")
+    findings: "FindingStore" = _part("findings", "FindingStore")
+    expectations: "ExpectationStore" = _part("expectations", "ExpectationStore")
+    profiles: "ProfileStore" = _part("profiles", "ProfileStore")
+    checks: "CheckStore" = _part("checks", "CheckStore")
+    nights: "NightStore" = _part("nights", "NightStore")
+    messages: "MessageStore" = _part("messages", "MessageStore")
+    tokens: "TokenStore" = _part("remote.tokens", "TokenStore")
+    sending: "SendingStore" = _part("remote.sending", "SendingStore")
+    received: "ReceivedStore" = _part("remote.receiving", "ReceivedStore")
+    audit: "AuditLog" = _part("remote.tokens", "AuditLog")
+    retention: "Retention" = _part("retention", "Retention")
 
     def __init__(self, engine: Engine) -> None:
         self.database = Database(engine)
-
-    @cached_property
-    def keys(self) -> "Keys":
-        """The keys by which this user signs and trusts stored code."""
-        from perfsvc.keys import Keys
-
-        return Keys()
-
-    @cached_property
-    def runs(self) -> "RunStore":
-        """The executions of a plan."""
-        from perfsvc.store.runs import RunStore
-
-        return RunStore(self.database)
-
-    @cached_property
-    def devices(self) -> "DeviceStore":
-        """Devices, their measured peaks and their conditions during a run."""
-        from perfsvc.store.devices import DeviceStore
-
-        return DeviceStore(self.database)
-
-    @cached_property
-    def measurements(self) -> "MeasurementStore":
-        """Measurements as rows, their noise and what they cost."""
-        from perfsvc.store.measurements import MeasurementStore
-
-        return MeasurementStore(self.database, self.keys)
-
-    @cached_property
-    def binaries(self) -> "BinaryStore":
-        """The code that cases ran."""
-        from perfsvc.store.binaries import BinaryStore
-
-        return BinaryStore(self.database, self.keys)
-
-    @cached_property
-    def series(self) -> "SeriesStore":
-        """Levels and histories of series."""
-        from perfsvc.store.series import SeriesStore
-
-        return SeriesStore(self.database)
-
-    @cached_property
-    def baselines(self) -> "BaselineStore":
-        """The runs that series are compared with, and pins."""
-        from perfsvc.store.baselines.baselines import BaselineStore
-
-        return BaselineStore(self.database)
-
-    @cached_property
-    def verdicts(self) -> "VerdictStore":
-        """The verdicts on the series of runs."""
-        from perfsvc.store.verdicts import VerdictStore
-
-        return VerdictStore(self.database)
-
-    @cached_property
-    def confirmations(self) -> "ConfirmationStore":
-        """Suspects that were measured again."""
-        from perfsvc.store.verdicts import ConfirmationStore
-
-        return ConfirmationStore(self.database)
-
-    @cached_property
-    def exclusions(self) -> "ExclusionStore":
-        """The data that people keep out of judging, and the runs that they deleted."""
-        from perfsvc.store.exclusions import ExclusionStore
-
-        return ExclusionStore(self.database)
-
-    @cached_property
-    def findings(self) -> "FindingStore":
-        """What people should look at, and what they decided."""
-        from perfsvc.store.findings import FindingStore
-
-        return FindingStore(self.database)
-
-    @cached_property
-    def expectations(self) -> "ExpectationStore":
-        """The hosts, GPUs and cases that nights are expected to have."""
-        from perfsvc.store.expectations import ExpectationStore
-
-        return ExpectationStore(self.database)
-
-    @cached_property
-    def profiles(self) -> "ProfileStore":
-        """Profiles of binaries and explanations of changes."""
-        from perfsvc.store.profiles import ProfileStore
-
-        return ProfileStore(self.database)
-
-    @cached_property
-    def checks(self) -> "CheckStore":
-        """Static checks of kernels."""
-        from perfsvc.store.checks import CheckStore
-
-        return CheckStore(self.database)
-
-    @cached_property
-    def nights(self) -> "NightStore":
-        """Executions of ``perfsvc nightly``."""
-        from perfsvc.store.nights import NightStore
-
-        return NightStore(self.database, self.keys)
-
-    @cached_property
-    def messages(self) -> "MessageStore":
-        """The messages about nights, and whether they arrived."""
-        from perfsvc.store.messages import MessageStore
-
-        return MessageStore(self.database)
-
-    @cached_property
-    def tokens(self) -> "TokenStore":
-        """The tokens of the server."""
-        from perfsvc.store.remote.tokens import TokenStore
-
-        return TokenStore(self.database)
-
-    @cached_property
-    def sending(self) -> "SendingStore":
-        """Whole runs, read to send them to another host."""
-        from perfsvc.store.remote.sending import SendingStore
-
-        return SendingStore(self.database)
-
-    @cached_property
-    def received(self) -> "ReceivedStore":
-        """Runs that other hosts have sent, and runs that other tools measured."""
-        from perfsvc.store.remote.receiving import ReceivedStore
-
-        return ReceivedStore(self.database, self.keys)
-
-    @cached_property
-    def audit(self) -> "AuditLog":
-        """What people and programs tried to change through the server."""
-        from perfsvc.store.remote.tokens import AuditLog
-
-        return AuditLog(self.database)
-
-    @cached_property
-    def retention(self) -> "Retention":
-        """Removes what is old."""
-        from perfsvc.store.retention import Retention
-
-        return Retention(self.database)
 
     @property
     def location(self) -> str:

@@ -32,7 +32,8 @@ from perfsvc.store.levels import VERDICT, note_exclusions, replicas_in
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import StorePart, among, new_id
+from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
 from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows
@@ -40,11 +41,8 @@ from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows
 _SIDES = ("baseline", "candidate")
 
 
-class VerdictStore:
+class VerdictStore(StorePart):
     """Verdicts; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, run: int, judgements: Sequence[Judgement]) -> None:
         """Store the verdicts on a run's series; they replace all earlier verdicts on the run."""
@@ -56,21 +54,8 @@ class VerdictStore:
             ids = put_series(connection, (judgement.series for judgement in judgements))
             measured = set(connection.scalars(select(Levels.series_id).where(of_run)))
             rows = [
-                {
-                    "of": ids[judgement.series],
-                    "verdict": judgement.verdict,
-                    "verdict_reason": judgement.reason,
-                    "ratio": number(judgement.ratio),
-                    "low": number(judgement.low),
-                    "high": number(judgement.high),
-                    "baseline_run_id": judgement.baseline_run,
-                    "baseline_s": number(judgement.baseline_s),
-                    "smallest": number(judgement.smallest),
-                    "baseline_replicas": judgement.baseline_replicas,
-                    "baseline_runs": judgement.baseline_runs,
-                    "between_nights": number(judgement.between_nights),
-                    "cause": judgement.cause,
-                }
+                {name: value for name, value in to_row(Levels, judgement).items() if name in VERDICT}
+                | {"of": ids[judgement.series], "verdict_reason": judgement.reason}
                 for judgement in judgements
             ]
             if absent := [
@@ -99,23 +84,14 @@ class VerdictStore:
             series = load_series(connection, *where)
             rows = connection.execute(query.where(*where)).all()
         return [
-            Judgement(
-                series[row.series_id],
-                row.verdict,
-                row.verdict_reason,
-                row.ratio,
-                row.low,
-                row.high,
-                baseline_run=row.baseline_run_id,
+            from_row(
+                Judgement,
+                row,
+                series=series[row.series_id],
+                reason=row.verdict_reason,
                 candidate_run=run,
-                baseline_s=row.baseline_s,
                 candidate_s=row.level,
-                smallest=row.smallest,
-                baseline_replicas=row.baseline_replicas,
                 candidate_replicas=None if row.status is None else replicas_in(row.medians),
-                baseline_runs=row.baseline_runs,
-                between_nights=row.between_nights,
-                cause=row.cause,
             )
             for row in rows
         ]
@@ -182,17 +158,14 @@ class VerdictStore:
         return dict(events)
 
 
-class ConfirmationStore:
+class ConfirmationStore(StorePart):
     """Confirmations; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, confirmation: Confirmation) -> None:
         """Add a confirmation of a suspect whose run and device are in the database; earlier confirmations stay."""
         judgement, series = confirmation.suspect.judgement, confirmation.suspect.series
         with self._database.writing() as connection:
-            row = {
+            row = to_row(Confirmations, confirmation) | {
                 "run_id": judgement.candidate_run,
                 "series_id": put_series(connection, [series])[series],
                 "baseline_run_id": judgement.baseline_run,
@@ -202,19 +175,6 @@ class ConfirmationStore:
                 "judged_candidate_s": number(judgement.candidate_s),
                 "change": confirmation.suspect.change,
                 "direction": confirmation.suspect.direction,
-                "cause": confirmation.cause,
-                "reason": confirmation.reason,
-                "verdict": confirmation.verdict,
-                "ratio": number(confirmation.ratio),
-                "low": number(confirmation.low),
-                "high": number(confirmation.high),
-                "looks": confirmation.looks,
-                "drift": number(confirmation.drift),
-                "same_code": confirmation.same_code,
-                "threshold": confirmation.threshold,
-                "seed": confirmation.seed,
-                "budget_s": confirmation.budget_s,
-                "wall_s": confirmation.wall_s,
                 "confirmed_at": datetime.now(UTC),
             }
             confirmation_id = new_id(connection, Confirmations, row)
@@ -262,14 +222,11 @@ class ConfirmationStore:
 def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
     """Return the columns of a process that measured one side; ``metric`` is the metric of the suspect."""
     value = None if metric == TIME else next(iter(measurement.values_of(metric)), None)
-    return {
+    return to_row(ConfirmationRuns, measurement) | {
         "number": measurement.replica,
-        "status": measurement.status,
-        "reason": measurement.reason,
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
         "sample_count": len(measurement.samples_s),
         "value": number(value),
-        "wall_s": measurement.wall_s,
         **batch_summary(measurement.batches),
     }
 
@@ -291,21 +248,10 @@ def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any
         baseline_s=row.judged_baseline_s,
         candidate_s=row.judged_candidate_s,
     )
-    return Confirmation(
-        Suspect(judgement, row.change, row.direction),
-        row.cause,
-        row.reason,
-        threshold=row.threshold,
-        seed=row.seed,
-        budget_s=row.budget_s,
-        verdict=row.verdict,
-        ratio=row.ratio,
-        low=row.low,
-        high=row.high,
-        looks=row.looks,
-        drift=row.drift,
-        same_code=row.same_code,
-        wall_s=row.wall_s,
+    return from_row(
+        Confirmation,
+        row,
+        suspect=Suspect(judgement, row.change, row.direction),
         baseline=tuple(_measurement(side_run, series) for side_run in baseline),
         candidate=tuple(_measurement(side_run, series) for side_run in candidate),
     )
@@ -315,15 +261,14 @@ def _measurement(side_run: Any, series: Series) -> Measurement:
     """Return the measurement of a row of ``confirmation_runs``; the row's value is a metric or the result's error."""
     has_metric = side_run.value is not None and series.metric != MAX_ERROR
     samples = None if side_run.samples is None else readable_samples(side_run.samples, series.case.id)
-    return Measurement(
-        series.case,
-        series.device,
-        side_run.number,
-        side_run.status,
-        series.cache,
-        reason=side_run.reason,
+    return from_row(
+        Measurement,
+        side_run,
+        case=series.case,
+        device=series.device,
+        replica=side_run.number,
+        cache=series.cache,
         samples_s=() if samples is None else tuple(samples.tolist()),
         max_error=None if has_metric else side_run.value,
         metrics={series.metric: side_run.value} if has_metric else {},
-        wall_s=side_run.wall_s,
     )

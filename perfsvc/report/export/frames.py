@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from perfsvc.judge import levels_of
-from perfsvc.model import CacheState, Status, Value
+from perfsvc.model import CacheState, RunDetails, Status, Value
 from perfsvc.report.export import schema
-from perfsvc.report.rows import SEPARATOR, Key, RunDetails
+from perfsvc.report.rows import SEPARATOR, Key
 
 Table = pd.DataFrame
 """A frame, for rooms that pass frames on and need not know pandas."""

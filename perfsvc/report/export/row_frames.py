@@ -1,16 +1,18 @@
 """Data frames of everything but measurements: runs, samples, verdicts, findings and the history of a case."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perfsvc.model import CacheState, Finding, Judgement, MovedSeries, RunRow, Series, Status
+from perfsvc.model import CacheState, Finding, HistoryRow, Judgement, MovedSeries, RunRow, Status
 from perfsvc.report.export import schema
 from perfsvc.report.export.frames import with_axes, with_metrics
-from perfsvc.report.rows import SEPARATOR, HistoryRow
+from perfsvc.report.rows import SEPARATOR
 
 
 def runs_frame(runs: Sequence[RunRow]) -> pd.DataFrame:
@@ -18,31 +20,24 @@ def runs_frame(runs: Sequence[RunRow]) -> pd.DataFrame:
     return schema.frame_of(schema.RUNS, [_run(run) for run in runs])
 
 
-def _run(run: RunRow) -> tuple[Any, ...]:
-    origin = run.provenance
-    return (
-        run.id,
-        run.state.value,
-        origin.started,
-        run.finished,
-        origin.label,
-        origin.suite,
-        origin.commit,
-        origin.dirty,
-        origin.branch,
-        origin.host,
-        origin.cpu,
-        origin.perfsvc_version,
-        origin.python_version,
-        origin.command_line,
-        origin.seed,
-        origin.replicas,
-        run.cases,
-        sum(run.counts.values()),
-        *(run.counts.get(status, 0) for status in (Status.OK, Status.WRONG, Status.FAILED, Status.SKIPPED)),
-        SEPARATOR.join(run.devices),
-        run.why_excluded,
-    )
+def _run(run: RunRow) -> dict[str, Any]:
+    return _values(run.provenance) | {
+        "run": run.id,
+        "state": run.state.value,
+        "started_at": run.provenance.started,
+        "finished_at": run.finished,
+        "cases": run.cases,
+        "measurements": sum(run.counts.values()),
+        **{status.value: run.counts.get(status, 0) for status in Status},
+        "devices": SEPARATOR.join(run.devices),
+        "excluded": run.why_excluded,
+    }
+
+
+def _values(row: Any) -> dict[str, Any]:
+    """Return the values of a dataclass by the names of its fields."""
+    values = ((field.name, getattr(row, field.name)) for field in fields(row))
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values}
 
 
 class SamplesFrame:
@@ -92,31 +87,32 @@ def verdicts_frame(judgements: Sequence[Judgement]) -> pd.DataFrame:
     return with_axes(table, [dict(judgement.series.case.point) for judgement in judgements])[0]
 
 
-def _verdict(judgement: Judgement) -> tuple[Any, ...]:
-    return (
-        judgement.candidate_run,
-        *_series(judgement.series),
-        judgement.verdict.value,
-        judgement.reason,
-        judgement.cause and judgement.cause.value,
-        judgement.ratio,
-        judgement.low,
-        judgement.high,
-        judgement.smallest,
-        judgement.baseline_s,
-        judgement.candidate_s,
-        judgement.baseline_run,
-        None if judgement.baseline_run is None else judgement.baseline_runs,
-        judgement.baseline_replicas,
-        judgement.candidate_replicas,
-        judgement.between_nights,
-    )
+def _verdict(judgement: Judgement) -> dict[str, Any]:
+    return _of_series(judgement) | {
+        "run": judgement.candidate_run,
+        "verdict_reason": judgement.reason,
+        "baseline_runs": None if judgement.baseline_run is None else judgement.baseline_runs,
+        "noise_between_nights": judgement.between_nights,
+    }
 
 
-def _series(series: Series) -> tuple[str, ...]:
-    case = series.case
-    names = (case.id, case.benchmark, case.variant, case.point_text)
-    return (*names, series.device, series.device_model, series.metric, series.cache.value)
+def _of_series(row: Judgement | MovedSeries) -> dict[str, Any]:
+    """Return the values of a row that compares two levels of a series."""
+    series, case = row.series, row.series.case
+    return _values(row) | {
+        "case": case.id,
+        "benchmark": case.benchmark,
+        "variant": case.variant,
+        "point": case.point_text,
+        "device": series.device,
+        "device_model": series.device_model,
+        "metric": series.metric,
+        "cache": series.cache.value,
+        "ratio_low": row.low,
+        "ratio_high": row.high,
+        "baseline_value": row.baseline_s,
+        "candidate_value": row.candidate_s,
+    }
 
 
 def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
@@ -124,80 +120,27 @@ def findings_frame(findings: Sequence[Finding]) -> pd.DataFrame:
     return schema.frame_of(schema.FINDINGS, [_finding(finding) for finding in findings])
 
 
-def _finding(finding: Finding) -> tuple[Any, ...]:
+def _finding(finding: Finding) -> dict[str, Any]:
     worst = finding.worst
-    return (
-        finding.id,
-        finding.state.value,
-        finding.cause.value,
-        finding.root_cause,
-        finding.first_run,
-        finding.last_run,
-        finding.direction and finding.direction.value,
-        len({moved.series for moved in finding.moved}),
-        worst and worst.series.case.id,
-        worst and worst.series.device,
-        worst and worst.ratio,
-        finding.evidence,
-        finding.why,
-        finding.reason,
-        finding.by,
-        finding.owner,
-        finding.at,
-        finding.ignored_until,
-    )
+    return _values(finding) | {
+        "finding": finding.id,
+        "direction": finding.direction and finding.direction.value,
+        "series": len({moved.series for moved in finding.moved}),
+        "worst_case": worst and worst.series.case.id,
+        "worst_device": worst and worst.series.device,
+        "worst_ratio": worst and worst.ratio,
+        "why": finding.why,
+    }
 
 
 def finding_series_frame(moved: Sequence[tuple[Finding, MovedSeries]]) -> pd.DataFrame:
     """Return the series of findings as a frame with a row for each step (``schema.FINDING_SERIES``), and the axes."""
-    table = schema.frame_of(schema.FINDING_SERIES, [_moved(finding, step) for finding, step in moved])
+    rows = [_of_series(step) | {"finding": finding.id, "why": step.why} for finding, step in moved]
+    table = schema.frame_of(schema.FINDING_SERIES, rows)
     return with_axes(table, [dict(step.series.case.point) for _, step in moved])[0]
-
-
-def _moved(finding: Finding, moved: MovedSeries) -> tuple[Any, ...]:
-    return (
-        finding.id,
-        *_series(moved.series),
-        moved.step,
-        moved.change.value,
-        moved.direction.value,
-        moved.root_cause,
-        moved.ratio,
-        moved.low,
-        moved.high,
-        moved.baseline_s,
-        moved.candidate_s,
-        moved.baseline_run,
-        moved.first_run,
-        moved.last_run,
-        moved.recovered_run,
-        moved.why,
-    )
 
 
 def history_frame(rows: Sequence[HistoryRow]) -> pd.DataFrame:
     """Return the history of a case as a frame (``schema.HISTORY``), with a column for each named metric."""
-    return with_metrics(schema.frame_of(schema.HISTORY, list(_history(rows))), [row.metrics for row in rows])
-
-
-def _history(rows: Iterable[HistoryRow]) -> Iterator[tuple[Any, ...]]:
-    for row in rows:
-        yield (
-            row.run,
-            row.started,
-            row.commit,
-            row.dirty,
-            row.label,
-            row.case,
-            row.device,
-            row.device_model,
-            row.cache.value,
-            row.status.value,
-            row.reason,
-            row.median_s,
-            row.low_s,
-            row.high_s,
-            row.replicas,
-            row.excluded,
-            row.why,
-        )
+    table = schema.frame_of(schema.HISTORY, [_values(row) | {"started_at": row.started} for row in rows])
+    return with_metrics(table, [row.metrics for row in rows])

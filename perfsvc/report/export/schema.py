@@ -4,7 +4,7 @@ Exports (``perfsvc report``) and the Python API share these definitions. docs/re
 column, and a test compares the page with this module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -195,11 +195,10 @@ def column_of(values: Sequence[Any], dtype: str) -> "pd.Series[Any]":
     return pd.Series(values, dtype=dtype)
 
 
-def frame_of(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Return rows as a frame with these columns; each row has a value for each column, in the same order."""
-    values = zip(*rows, strict=True) if rows else ((),) * len(columns)
+def frame_of(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return rows as a frame with these columns; each row has a value for each column, and maybe others."""
     return pd.DataFrame(
-        {column.name: column_of(list(cells), column.dtype) for column, cells in zip(columns, values, strict=True)}
+        {column.name: column_of([row[column.name] for row in rows], column.dtype) for column in columns}
     )
 
 

@@ -9,9 +9,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import TIME, CacheState, FullEnvironment
+from perfsvc.model import TIME, CacheState, FullEnvironment, HistoryRow
 from perfsvc.report import wording
-from perfsvc.report.rows import EnvironmentDifferences, HistoryRow, heading, value_change
+from perfsvc.report.rows import EnvironmentDifferences, heading, value_change
 from perfsvc.report.tables.layout import EXCLUDED, grid, mark, properties
 from perfsvc.report.wording import DASH, or_dash
 from perfsvc.text import cut

@@ -95,8 +95,7 @@ def unsuccessful(store: Store, run: int) -> list[tuple[Series, RunPoint]]:
     """Return the series that a run measured without a correct result, in order; excluded data is left out."""
     found = []
     for series, history in store.series.unsuccessful(run).items():
-        (measured,) = history
-        found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
+        found.append((series, RunPoint(run, int(history.segments[0]), *history.bad[0])))
     return sorted(found, key=lambda item: place(item[0]))
 
 

@@ -19,12 +19,13 @@ from perfsvc.model import (
     Conditions,
     DeviceInfo,
     Environment,
+    HistoryRow,
     Measurement,
     Status,
     Work,
 )
 from perfsvc.service.progress import Progress
-from perfsvc.store import CaseInRun, CaseKey, MeasurementEntry, Store
+from perfsvc.store import CaseKey, MeasurementEntry, Store
 
 UNKNOWN_HOST = "unknown"
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -162,7 +163,7 @@ class Reader:
         """Find the state of the caches of cases without a time: that of their last time, else cold."""
         for (device, case), cache in self.caches.items():
             if cache is None:
-                stored: list[CaseInRun] = []
+                stored: list[HistoryRow] = []
                 with suppress(NotMeasuredError):
                     stored = store.series.case_history(case.id, device, last=1)
                 self.caches[device, case] = stored[-1].cache if stored else CacheState.COLD

@@ -5,13 +5,11 @@ from functools import cache, cached_property
 from math import isfinite
 from pathlib import Path
 
-import numpy as np
-
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Commit, Finding, Series
 from perfsvc.service.findings.actions import on_other_models
 from perfsvc.service.git import commit_ranges, newest_commits
-from perfsvc.store import NightRow, SeriesInRun, Store
+from perfsvc.store import NightRow, Store
 
 COMMITS = 5
 """The most commits that are named."""
@@ -74,9 +72,11 @@ class Backgrounds:
         runs = tuple(sorted(judged)[-NIGHTS:])
         if not runs:
             return ()
-        return tuple(
-            map(_level, self._histories(runs, errors=(series,) if series.metric == MAX_ERROR else ()).get(series, []))
-        )
+        of_series = self._histories(runs, errors=(series,) if series.metric == MAX_ERROR else ()).get(series)
+        if of_series is None:
+            return ()
+        levels = judge.levels_of(of_series.values)[0].tolist()
+        return tuple(level if isfinite(level) else None for level in levels)
 
     @cached_property
     def _runs(self) -> set[int]:
@@ -89,8 +89,3 @@ class Backgrounds:
             and not other.dirty
             and other.id <= self._night.id
         }
-
-
-def _level(in_run: SeriesInRun) -> float | None:
-    ((center,), _, _) = judge.levels_of(np.array([in_run.values or (np.nan,)]))
-    return float(center) if isfinite(center) else None

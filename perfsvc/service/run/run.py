@@ -108,7 +108,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
                 cluster_gpus = stack.enter_context(lent(request.on, request.devices, progress.report, request.slurm))
             resolved = resolve(request, progress, cluster_gpus.devices if cluster_gpus else ())
             store = stack.enter_context(Store.open(request.database))
-            store.keys.signing()  # without a key, no binary can be stored
+            store.database.keys.signing()  # without a key, no binary can be stored
             send_spools(store, request, progress.report)
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
             binaries = compile_units(resolved.targets, progress, with_lines=request.profile)

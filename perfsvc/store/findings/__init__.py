@@ -27,18 +27,15 @@ from perfsvc.model import (
 from perfsvc.store.findings import actions, read, update
 from perfsvc.store.findings.actions import Action
 from perfsvc.store.findings.update import Recovered
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import StorePart
 
 
 class FindingsChangedError(Exception):
     """Another host or a person has changed findings since they were read."""
 
 
-class FindingStore:
+class FindingStore(StorePart):
     """Findings; each method is one transaction."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, number: int) -> Finding:
         """Return a finding; raises ``NotMeasuredError`` if it does not exist."""

@@ -11,7 +11,6 @@ from sqlalchemy import text as sql
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
     TIME,
-    CaseExplanation,
     Cause,
     Direction,
     EventKind,
@@ -19,13 +18,13 @@ from perfsvc.model import (
     FindingEvent,
     FindingState,
     MovedSeries,
-    Reason,
     Series,
 )
 from perfsvc.store.cases import series_of, with_series
+from perfsvc.store.profiles import explanation_of
 from perfsvc.store.schema.code_tables import Explanations
-from perfsvc.store.schema.column_types import stored
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
+from perfsvc.store.schema.fields import from_row
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
 from perfsvc.store.schema.tables import SeriesRows
 
@@ -73,48 +72,19 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
         is_slower_time = row.metric == TIME and row.direction is Direction.SLOWER
         explained = explanations.get((row.finding_id, row.case_id, row.device_id)) if row.metric == TIME else None
         moved[row.finding_id].append(
-            MovedSeries(
-                series,
-                row.ratio,
-                row.low,
-                row.high,
-                baseline_run=row.baseline_run_id,
-                baseline_s=row.baseline_s,
-                candidate_s=row.candidate_s,
-                last_run=row.last_run_id,
-                recovered_run=row.recovered_run_id,
-                change=row.change,
-                direction=row.direction,
-                explanation=explained and _explanation(explained, series),
+            from_row(
+                MovedSeries,
+                row,
+                series=series,
+                explanation=explained and explanation_of(explained, series.case, series.device, series.device_model),
                 awaits_profile=explained is None
                 and is_slower_time
                 and row.recovered_run_id is None
                 and row.finding_id in by_code
                 and not profiled.isdisjoint({row.first_run_id, row.last_run_id}),
-                step=row.step,
-                root_cause=row.root_cause,
-                first_run=row.first_run_id,
-                level_run=row.level_run_id,
             )
         )
-    return [
-        Finding(
-            id=finding.id,
-            cause=finding.cause,
-            root_cause=finding.root_cause,
-            first_run=finding.first_run_id,
-            last_run=finding.last_run_id,
-            state=finding.state,
-            evidence=finding.evidence,
-            reason=finding.reason,
-            by=finding.set_by,
-            at=finding.set_at,
-            moved=tuple(moved[finding.id]),
-            owner=finding.owner,
-            ignored_until=finding.ignored_until,
-        )
-        for finding in findings
-    ]
+    return [from_row(Finding, row, by=row.set_by, at=row.set_at, moved=tuple(moved[row.id])) for row in findings]
 
 
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
@@ -144,21 +114,6 @@ def _explanations(connection: Connection, numbers: Collection[int]) -> dict[tupl
         .order_by(Explanations.sentence != "", Explanations.id)
     )
     return {(row.finding_id, row.case_id, row.device_id): row for row in connection.execute(query)}
-
-
-def _explanation(row: Any, series: Series) -> CaseExplanation:
-    return CaseExplanation(
-        series.case,
-        series.device,
-        series.device_model,
-        row.baseline_run_id,
-        row.run_id,
-        row.sentence,
-        stored(tuple[Reason, ...], row.reasons, f"the list of reasons of explanation {row.id}"),
-        row.factor,
-        row.reason,
-        (row.baseline_profile_id, row.candidate_profile_id),
-    )
 
 
 def _profiled_runs(connection: Connection, runs: Collection[int | None]) -> set[int]:
@@ -245,7 +200,4 @@ def load_events(
     if finding is not None:
         where.append(FindingEvents.finding_id == finding)
     rows = connection.execute(select(FindingEvents).where(*where).order_by(FindingEvents.id))
-    return [
-        FindingEvent(row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text, night=row.night)
-        for row in rows
-    ]
+    return [from_row(FindingEvent, row, by=row.done_by, at=row.done_at) for row in rows]

@@ -4,34 +4,28 @@ Samples are stored as blobs: little-endian float32, compressed with zlib. A floa
 rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from statistics import fmean
 from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, insert, select, true
 
 from perfsvc.keys import Keys
-from perfsvc.model import TIME, CacheState, Case, Measurement, RunState, Series
+from perfsvc.model import CacheState, Case, Measurement, Series
 from perfsvc.store.binaries import put_python_code
-from perfsvc.store.cases import (
-    CASE_COLUMNS,
-    case_ids,
-    case_of,
-    device_ids,
-    ids_of,
-)
-from perfsvc.store.measurements.batches import count_batches, measurement_columns
-from perfsvc.store.measurements.columns import RowFilter, columns_of, further_of
+from perfsvc.store.cases import CASE_COLUMNS, TIME_OF_MEASUREMENT, case_ids, case_of, device_ids, ids_of
+from perfsvc.store.measurements.batches import measurement_columns, unpack_batches
+from perfsvc.store.measurements.columns import SAME_LEVEL, RowFilter, columns_of, further_of
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, among, new_ids
+from perfsvc.store.schema.column_types import number, report_damaged
+from perfsvc.store.schema.engine import StorePart, among, new_ids
 from perfsvc.store.schema.environments import environment_id
-from perfsvc.store.schema.samples import pack, readable_samples
+from perfsvc.store.schema.fields import from_row, to_row
+from perfsvc.store.schema.samples import DAMAGED, pack, readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, Metrics, Runs, SeriesRows
 
 NEWEST = 30
@@ -39,124 +33,12 @@ NEWEST = 30
 change no plan."""
 
 
-def costs_of(
-    connection: Connection, cases: Iterable[Case], devices: Collection[str], before: int | None
-) -> dict[tuple[str, str, CacheState], CaseCost]:
-    """Return the cost and the noise of cases by device (UUID), case id and cache state; see ``CaseCost``."""
-    ids = ids_of(connection, cases)
-    newest = _newest(set(ids.values()), devices, before)
-    measured = _measured(connection, newest, before)
-    between = _between(connection, newest, before)
-    found: dict[int, list[tuple[str, CacheState, CaseCost]]] = {case: [] for case in ids.values()}
-    for place, past in measured.items():
-        if past.walls_s:
-            cost = CaseCost(fmean(past.walls_s), between.get(place), past.last, len(past.runs))
-            found[place[0]].append((*place[1:], cost))
-    return {(uuid, case.id, cache): cost for case, known in ids.items() for uuid, cache, cost in found[known]}
-
-
-_Place = tuple[int, str, CacheState]
-"""A case's id, a device's UUID, and a cache state."""
-
-
-@dataclass(slots=True)
-class _Past:
-    """The newest measurements of a case on a device in a cache state.
-
-    Attributes:
-        last: when the last of them was made.
-        runs: their runs.
-        walls_s: the seconds of each replica in the newest run that has ended.
-    """
-
-    last: datetime
-    runs: set[int] = field(default_factory=set)
-    ended: int | None = None
-    walls_s: list[float] = field(default_factory=list)
-
-    def add(self, run: int, state: RunState, wall_s: float, measured_at: datetime) -> None:
-        """Add a measurement; measurements come from the newest run to the oldest."""
-        self.runs.add(run)
-        self.last = max(self.last, measured_at)
-        if self.ended is None and state in ENDED:
-            self.ended = run
-        if run == self.ended:
-            self.walls_s.append(wall_s)
-
-
-def _newest(cases: Collection[int], devices: Collection[str], before: int | None) -> CTE:
-    """Return a query of the cases on each device, with the run of its ``NEWEST``-th newest measurement."""
-    run = (
-        select(Measurements.run_id)
-        .where(Measurements.case_id == Cases.id, Measurements.device_id == Devices.id)
-        .where(Measurements.wall_s > 0, *_earlier(Measurements, before))
-        .order_by(Measurements.run_id.desc())
-        .offset(NEWEST - 1)
-        .limit(1)
-        .scalar_subquery()
-    )
-    return (
-        select(Cases.id.label("case_id"), Devices.id.label("device_id"), Devices.uuid)
-        .add_columns(func.coalesce(run, 0).label("run_id"))
-        .join(Devices, true())
-        .where(among(Cases.id, cases), Devices.uuid.in_(devices))
-        .cte()
-        .prefix_with("MATERIALIZED")  # else SQLite computes the run again for every measurement of the case
-    )
-
-
-def _earlier(table: Any, before: int | None) -> tuple[ColumnElement[bool], ...]:
-    return () if before is None else (table.run_id < before,)
-
-
-def _measured(connection: Connection, newest: CTE, before: int | None) -> dict[_Place, _Past]:
-    """Read the newest measurements; one that took no time is ignored: its case did not compile or was skipped."""
-    query = (
-        select(newest.c.case_id, newest.c.uuid, Measurements.cache, Measurements.run_id)
-        .add_columns(Runs.state, Measurements.wall_s, Measurements.measured_at)
-        .join(
-            Measurements,
-            and_(
-                Measurements.case_id == newest.c.case_id,
-                Measurements.device_id == newest.c.device_id,
-                Measurements.run_id >= newest.c.run_id,
-                *_earlier(Measurements, before),
-            ),
-        )
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.wall_s > 0)
-        .order_by(Measurements.run_id.desc())
-    )
-    measured: dict[_Place, _Past] = {}
-    for case, uuid, cache, run, state, wall_s, measured_at in connection.execute(query):
-        past = measured.setdefault((case, uuid, cache), _Past(measured_at))
-        past.add(run, state, wall_s, measured_at)
-    return measured
-
-
-def _between(connection: Connection, newest: CTE, before: int | None) -> dict[_Place, float]:
-    """Return the noise between replicas in the newest run that has such a value."""
-    same = SeriesRows.case_id == newest.c.case_id, SeriesRows.device_id == newest.c.device_id, SeriesRows.metric == TIME
-    query = (
-        select(newest.c.case_id, newest.c.uuid, SeriesRows.cache, Levels.noise_between)
-        .join(SeriesRows, and_(*same))
-        .join(Levels, Levels.series_id == SeriesRows.id)
-        .where(Levels.noise_between.is_not(None), Levels.run_id >= newest.c.run_id, *_earlier(Levels, before))
-        .order_by(Levels.run_id)
-    )
-    return {(case, uuid, cache): between for case, uuid, cache, between in connection.execute(query)}
-
-
 ROWS_AT_ONCE = 200
 """How many measurements a statement stores."""
 
 
-class MeasurementStore:
+class MeasurementStore(StorePart):
     """Measurements; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def put(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
         """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""
@@ -188,16 +70,13 @@ class MeasurementStore:
         )
         with self._database.reading() as connection:
             return [
-                Measurement(
-                    case_of(row.benchmark, row.variant, row.point, row.version),
-                    row.uuid,
-                    row.replica,
-                    row.status,
-                    cache=row.cache,
-                    reason=row.reason,
+                from_row(
+                    Measurement,
+                    row,
+                    case=case_of(row.benchmark, row.variant, row.point, row.version),
+                    device=row.uuid,
                     samples_s=_unpacked(row.samples, row.variant),
                     places_s=_unpacked(row.place_medians, row.variant),
-                    wall_s=row.wall_s,
                 )
                 for row in connection.execute(query)
             ]
@@ -247,7 +126,8 @@ class MeasurementStore:
         A run in which a replica of the case is not ok is left out. Cases have their present names. With ``cases``, only
         the series of these cases are returned.
         """
-        return load_quantities(self._database, runs, cases)
+        with self._database.reading() as connection:
+            return load_quantities(connection, runs, cases)
 
     def samples(
         self, run: int, cases: Collection[str] | None = None, devices: Collection[str] | None = None
@@ -276,19 +156,86 @@ class MeasurementStore:
 
         Accepted batches have the empty reason. The keys are device (UUID), case id and cache state.
         """
+        of_run = Measurements.run_id == run
+        disturbed = select(Measurements.case_id).where(of_run, Measurements.rejected_batches > 0)
+        query = (
+            select(Devices.uuid, Cases.name, Measurements.cache, Measurements.batches)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .join(Cases, Cases.id == Measurements.case_id)
+            .where(of_run, Measurements.case_id.in_(disturbed))
+            .order_by(Measurements.replica, Measurements.id)
+        )
+        counts: dict[tuple[str, str, CacheState], Counter[str]] = defaultdict(Counter)
         with self._database.reading() as connection:
-            return count_batches(connection, run)
+            for uuid, case, cache, blob in connection.execute(query):
+                try:
+                    batches = unpack_batches(blob)
+                except DAMAGED:  # of samples, whose damage costs only themselves
+                    report_damaged(f"a blob of batches of {case}")
+                else:
+                    counts[uuid, case, cache].update(batch.rejected for batch in batches)
+        return {at: dict(of_case) for at, of_case in counts.items() if any(of_case)}
 
     def costs(
         self, cases: Iterable[Case], devices: Collection[str], *, before: int | None = None
     ) -> dict[tuple[str, str, CacheState], CaseCost]:
         """Return the cost and the noise of cases by device (UUID), case id and cache state.
 
-        Only the newest measurements of a case are read (``costs.NEWEST``). Measurements under former names of a case
-        count too. A case is absent for a device on which none of them took any time before run ``before``.
+        Only the newest measurements of a case are read (``NEWEST``). Measurements under former names of a case count
+        too. A case is absent for a device on which none of them took any time before run ``before``.
         """
+        earlier = () if before is None else (Measurements.run_id < before,)
+        found: dict[int, dict[tuple[str, CacheState], list[Any]]] = defaultdict(lambda: defaultdict(list))
         with self._database.reading() as connection:
-            return costs_of(connection, cases, devices, before)
+            ids = ids_of(connection, cases)
+            newest = _newest(set(ids.values()), devices, earlier)
+            same = Measurements.case_id == newest.c.case_id, Measurements.device_id == newest.c.device_id
+            run = newest.c.case_id, newest.c.uuid, Measurements.cache, Measurements.run_id, Runs.state
+            query = (
+                select(*run, func.avg(Measurements.wall_s).label("wall_s"))
+                .add_columns(func.max(Measurements.measured_at).label("measured_at"))
+                .add_columns(func.max(Levels.noise_between).label("between"))
+                .select_from(newest)
+                .join(Measurements, and_(*same, Measurements.run_id >= newest.c.run_id, *earlier))
+                .join(Runs, Runs.id == Measurements.run_id)
+                .outerjoin(SeriesRows, TIME_OF_MEASUREMENT)
+                .outerjoin(Levels, SAME_LEVEL)
+                .where(Measurements.wall_s > 0)  # else the case did not compile, or was skipped
+                .group_by(*run)
+                .order_by(Measurements.run_id.desc())
+            )
+            for row in connection.execute(query):
+                found[row.case_id][row.uuid, row.cache].append(row)
+        costs: dict[tuple[str, str, CacheState], CaseCost] = {}
+        for case, case_number in ids.items():
+            for (uuid, cache), rows in found[case_number].items():
+                ended = [row.wall_s for row in rows if row.state in ENDED]
+                between = next((row.between for row in rows if row.between is not None), None)
+                if ended:
+                    last = max(row.measured_at for row in rows)
+                    costs[uuid, case.id, cache] = CaseCost(ended[0], between, last, len(rows))
+        return costs
+
+
+def _newest(cases: Collection[int], devices: Collection[str], earlier: Iterable[ColumnElement[bool]]) -> CTE:
+    """Return a query of the cases on each device, with the run of its ``NEWEST``-th newest measurement."""
+    run = (
+        select(Measurements.run_id)
+        .where(Measurements.case_id == Cases.id, Measurements.device_id == Devices.id)
+        .where(Measurements.wall_s > 0, *earlier)
+        .order_by(Measurements.run_id.desc())
+        .offset(NEWEST - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return (
+        select(Cases.id.label("case_id"), Devices.id.label("device_id"), Devices.uuid)
+        .add_columns(func.coalesce(run, 0).label("run_id"))
+        .join(Devices, true())
+        .where(among(Cases.id, cases), Devices.uuid.in_(devices))
+        .cte()
+        .prefix_with("MATERIALIZED")  # else SQLite computes the run again for every measurement of the case
+    )
 
 
 def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
@@ -320,12 +267,12 @@ def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEnt
         measured = entry.measurement
         rows.append(
             {
+                **_own_columns(entry),
                 "run_id": run,
                 "case_id": cases[measured.case],
                 "device_id": devices[measured.device],
                 "environment_id": environments[entry.environment],
                 "python_code_id": put_python_code(connection, entry.binary, measured.python, measured.files, keys),
-                **_own_columns(entry),
             }
         )
     ids = new_ids(connection, Measurements, rows)
@@ -341,36 +288,13 @@ def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEnt
 
 def _own_columns(entry: MeasurementEntry) -> dict[str, Any]:
     """Return the columns of a measurement that refer to no other table, and its binary."""
-    measurement, work, estimate = entry.measurement, entry.work, entry.estimate
+    measurement, estimate = entry.measurement, entry.estimate
     return {
-        "binary_id": entry.binary,
-        "replica": measurement.replica,
-        "cache": measurement.cache,
-        "status": measurement.status,
-        "reason": measurement.reason,
-        "cure": measurement.cure,
+        **dict.fromkeys(("median_s", "low_s", "high_s")),
+        **to_row(Measurements, *([estimate] if estimate else []), measurement, entry.work, entry),
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
         "sample_count": len(measurement.samples_s),
         "place_medians": pack(measurement.places_s) if len(measurement.places_s) > 1 else None,
-        "median_s": number(estimate.median_s) if estimate else None,
-        "low_s": number(estimate.low_s) if estimate else None,
-        "high_s": number(estimate.high_s) if estimate else None,
-        "max_error": number(measurement.max_error),
-        "mean_error": number(measurement.mean_error),
-        "read_bytes": work.read_bytes,
-        "written_bytes": work.written_bytes,
-        "flops": work.flops,
-        "precision": work.precision,
-        "link_bytes": work.link_bytes,
-        "stopped": measurement.stopped,
-        "wall_s": measurement.wall_s,
         "measured_at": entry.measured_at or datetime.now(UTC),
-        "warmup": measurement.warmup,
-        "note": measurement.note,
-        "check_s": measurement.check_s,
-        "sampling_s": measurement.sampling_s,
-        "busy_s": measurement.busy_s,
-        "variant_index": entry.variant_index,
-        "relative_to": entry.relative_to,
         **measurement_columns(measurement.batches),
     }

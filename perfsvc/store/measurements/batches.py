@@ -7,18 +7,15 @@ that are as in ``USUAL`` are left out. Numbers have seven digits, like float32.
 
 import json
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import Connection, select
 
-from perfsvc.model import Batch, CacheState, Conditions, Slowdown
-from perfsvc.store.schema.column_types import FreeText, number, report_damaged
-from perfsvc.store.schema.samples import DAMAGED, decompressed
-from perfsvc.store.schema.tables import Cases, Devices, Measurements
+from perfsvc.model import Batch, Conditions, Slowdown
+from perfsvc.store.schema.column_types import FreeText, number
+from perfsvc.store.schema.samples import decompressed
 
 USUAL: Final[tuple[Any, ...]] = (0, 0, None, None, None, None, True, True, "", (), 0, (), ())
 """The usual value at each place of a batch."""
@@ -139,25 +136,3 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 def _listed(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
-
-
-def count_batches(connection: Connection, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
-    """Return what ``MeasurementStore.batch_counts`` returns."""
-    of_run = Measurements.run_id == run
-    disturbed = select(Measurements.case_id).where(of_run, Measurements.rejected_batches > 0)
-    query = (
-        select(Devices.uuid, Cases.name, Measurements.cache, Measurements.batches)
-        .join(Devices, Devices.id == Measurements.device_id)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(of_run, Measurements.case_id.in_(disturbed))
-        .order_by(Measurements.replica, Measurements.id)
-    )
-    counts: dict[tuple[str, str, CacheState], Counter[str]] = defaultdict(Counter)
-    for uuid, case, cache, blob in connection.execute(query):
-        try:
-            batches = unpack_batches(blob)
-        except DAMAGED:  # of samples, whose damage costs only themselves
-            report_damaged(f"a blob of batches of {case}")
-        else:
-            counts[uuid, case, cache].update(batch.rejected for batch in batches)
-    return {at: dict(of_case) for at, of_case in counts.items() if any(of_case)}

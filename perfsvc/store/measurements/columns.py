@@ -131,7 +131,7 @@ _OF_VERDICT = (
     *("verdict", "verdict_reason", "ratio", "ratio_low", "ratio_high"),
     *("baseline_run", "baseline_runs", "noise_between_nights", "cause"),
 )
-_SAME_LEVEL = and_(Levels.run_id == Measurements.run_id, Levels.series_id == SeriesRows.id)
+SAME_LEVEL = and_(Levels.run_id == Measurements.run_id, Levels.series_id == SeriesRows.id)
 _STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_per_s")
 """The columns that decide which measured peaks a GPU has."""
 _WORK = ("median_s", "flops", "precision", "cache", "link_bytes")
@@ -155,7 +155,7 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Environments, Environments.id == Measurements.environment_id)
         .outerjoin(SeriesRows, TIME_OF_MEASUREMENT)
-        .outerjoin(Levels, _SAME_LEVEL)
+        .outerjoin(Levels, SAME_LEVEL)
         .outerjoin(RunDevices, _SAME_PEAK)
         .where(*where)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)

@@ -17,18 +17,14 @@ from perfsvc.store.remote.rows import SentMeasurement, SentRun
 from perfsvc.store.rows import ImportedRun, MeasurementEntry
 from perfsvc.store.run_devices import put_peaks
 from perfsvc.store.runs import run_row
-from perfsvc.store.schema.engine import POSTGRESQL, Database, among, insert_new, new_id
+from perfsvc.store.schema.engine import POSTGRESQL, StorePart, among, insert_new, new_id
 from perfsvc.store.schema.environments import put_full
 from perfsvc.store.schema.night_tables import ReceivedRuns
 from perfsvc.store.schema.tables import Devices, GpuPeaks, Imports, OverBudgetCases, RemovedUids, Runs
 
 
-class ReceivedStore:
+class ReceivedStore(StorePart):
     """Runs that other hosts have sent, and runs that other tools measured; each method is one transaction."""
-
-    def __init__(self, database: Database, keys: Keys) -> None:
-        self._database = database
-        self._keys = keys
 
     def of_digest(self, digest: str) -> int | None:
         """Return the run that was stored from a body with this SHA-256; None if there is none."""

@@ -34,6 +34,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from perfsvc import units
 from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
+from perfsvc.keys import Keys
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import stored_json
 from perfsvc.text import url_without_password, without_password
@@ -63,10 +64,11 @@ _REFUSED = ("authentication failed", "does not exist", "permission denied", "no 
 
 
 class Database:
-    """An engine and its transactions, which all parts of ``Store`` share."""
+    """An engine and its transactions, and the keys of this user, which all parts of ``Store`` share."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.keys = Keys()
         self._watching: Connection | None = None
         self._watches = 0  # how many connections have watched
         self._watch = Lock()
@@ -119,6 +121,14 @@ class Database:
             if self._watching is not None:
                 self._watching.close()
                 self._watching = None
+
+
+class StorePart:
+    """A part of ``Store``: the data of one kind in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._keys = database.keys
 
 
 def resolve(location: str) -> URL:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from perfsvc import units
-from perfsvc.model import CacheState, Case, OverBudget, Peak, Status
+from perfsvc.model import CacheState, Case, HistoryRow, OverBudget, Peak, RunDetails, Status
 from perfsvc.report.export.objects import run_json
-from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, RunReport
+from perfsvc.report.rows import Doubt, MetricRow, ResultRow, RunReport
 from perfsvc.report.tables.history import history_table
 from perfsvc.report.tables.run import run_table
 from perfsvc.report.wording import cache_words, some

@@ -8,6 +8,7 @@ from perfsvc.model import (
     CacheState,
     Case,
     DeviceInfo,
+    HistoryRow,
     Judgement,
     Series,
     Status,
@@ -15,7 +16,7 @@ from perfsvc.model import (
 )
 from perfsvc.report import wording
 from perfsvc.report.export.objects import run_json
-from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, ResultRow, RunReport
+from perfsvc.report.rows import CheckRow, ComparedRun, ResultRow, RunReport
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.history import history_table
 from perfsvc.report.tables.lists import cases_table, devices_table, doctor_table

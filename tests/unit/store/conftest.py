@@ -43,7 +43,8 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
-from perfsvc.store.levels import load_series, write_levels
+from perfsvc.store.cases import load_series
+from perfsvc.store.levels import write_levels
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.tables import Levels, SeriesRows
 

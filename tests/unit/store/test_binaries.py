@@ -72,7 +72,8 @@ def test_a_binary_is_known_to_call_python_or_not(story, record, binary):
         story.put_binary(each, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {})
         for each in (with_calls, named_like_calls)
     )
-    assert story.store.binaries.call_python([binary, calling, named, 99]) == {
+    stored = story.store.binaries.get([binary, calling, named, 99])
+    assert {number: bool(row.record.calls) for number, row in stored.items()} == {
         binary: False,
         calling: True,
         named: False,
@@ -98,9 +99,9 @@ def test_a_record_in_another_spelling_is_decoded(story, record):
         story.execute(insert, id=number, digest=f"odd {number}", record=spelled, signatures=signed)
         if calls is None:
             with pytest.raises(DamagedError):
-                story.store.binaries.call_python([number])
+                story.store.binaries.get([number])
         else:
-            assert story.store.binaries.call_python([number]) == {number: calls}
+            assert bool(story.store.binaries.get([number])[number].record.calls) is calls
 
 
 def test_bytes_must_have_the_digest_that_the_record_names(story, record):
@@ -220,7 +221,7 @@ def test_a_host_refuses_what_a_host_without_a_common_key_has_stored(story, run, 
     with pytest.raises(UntrustedError, match=r"is signed by the key .*, which you do not trust") as raised:
         elsewhere.binaries.replay(story.tiled.id, run)
     assert "perfsvc key add" in raised.value.cure
-    assert elsewhere.binaries.get([1]) == elsewhere.binaries.call_python([1]) == {}
+    assert elsewhere.binaries.get([1]) == {}
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -257,7 +258,7 @@ def test_a_benchmark_file_that_was_replaced_in_the_database_is_refused_with_ever
     plant(story, EVIL)
     with pytest.raises(UntrustedError, match="was changed in the database after it was stored"):
         story.store.binaries.replay(story.tiled.id, run)
-    assert story.store.binaries.get([1]) == story.store.binaries.call_python([1]) == {}
+    assert story.store.binaries.get([1]) == {}
     story.execute("UPDATE binaries SET signatures = signatures || ' ' || signatures || ' 000000000000:00'")
     with pytest.raises(UntrustedError, match="was changed"):
         story.store.binaries.replay(story.tiled.id, run)

@@ -94,7 +94,7 @@ def test_other_parts_are_another_segment(story, store):
     for value in ("on", "off", "on"):
         run = replace(story, environment=replace(story.environment, parts=(("gpu.ecc", value),))).run()
         (history,) = store.series.histories([run]).values()
-        measured[run] = history[0].segment
+        measured[run] = int(history.segments[0])
     first, second, third = measured.values()
     assert first == third != second
     environments = store.devices.environments()

@@ -23,25 +23,24 @@ def test_a_history_has_the_replicas_of_each_run_oldest_first(story, store):
         )
     held = store.series.histories([first, second])
     times = held[story.series(story.tiled)]
-    assert [(one.run, one.values, one.low, one.high) for one in times] == [
-        (first, (2e-3,), 1e-3, 3e-3),
-        (second, (2e-3, 4e-3), None, None),
-    ]
-    (steps,) = held[story.series(story.tiled, metric="steps")]
-    assert (steps.run, steps.values, steps.low) == (second, (3.0, 4.0), None)
-    assert list(store.series.histories([second])[story.series(story.tiled)]) == times[1:]
+    assert values_by_run(times) == [(first, (2e-3,)), (second, (2e-3, 4e-3))]
+    assert (times.lows[0], times.highs[0]) == (1e-3, 3e-3)
+    assert np.isnan([times.lows[1], times.highs[1]]).all()
+    steps = held[story.series(story.tiled, metric="steps")]
+    assert (values_by_run(steps), steps.lows, steps.highs) == ([(second, (3.0, 4.0))], None, None)
+    assert values_by_run(store.series.histories([second])[story.series(story.tiled)]) == values_by_run(times)[1:]
     error = story.series(story.tiled, metric="max_error")
     assert error not in held
-    assert store.series.histories([second], errors=[error])[error][0].values == (1e-7, 1e-7)
+    assert store.series.histories([second], errors=[error])[error].values.tolist() == [[1e-7, 1e-7]]
 
 
 def test_a_case_with_a_wrong_replica_has_a_reason_and_no_values(story, store):
     run = story.begin()
     story.put(run, story.tiled)
     story.put(run, story.tiled, replica=1, status=Status.WRONG, reason="9 of 10 elements are beyond the tolerance")
-    (one,) = store.series.histories([run])[story.series(story.tiled)]
-    assert (one.status, one.values) == (Status.WRONG, ())
-    assert one.reason == "9 of 10 elements are beyond the tolerance"
+    history = store.series.histories([run])[story.series(story.tiled)]
+    assert values_by_run(history) == [(run, ())]
+    assert history.bad == {0: (Status.WRONG, "9 of 10 elements are beyond the tolerance")}
     assert store.series.samples([run]).keys() == {story.series(story.tiled)}
 
 
@@ -76,7 +75,7 @@ def test_a_renamed_case_keeps_its_history_events_and_samples(story, store):
     heir = Case("transpose", "blocked", story.tiled.point, formerly=("tiled",))
     second = story.run(heir)
     series = story.series(replace(heir, formerly=()))
-    assert [one.run for one in store.series.histories([first, second])[series]] == [first, second]
+    assert store.series.histories([first, second])[series].runs.tolist() == [first, second]
     assert [one.run for one in store.verdicts.events([first, second])[series]] == [first]
     assert store.series.samples([first])[series][first][0] == pytest.approx((1e-3, 2e-3, 3e-3))
 
@@ -124,10 +123,11 @@ def test_the_newest_points_of_each_series_are_those_of_whole_histories(story, st
 
 def _listed(history, most):
     """What lists show of the newest points of a history."""
-    levels = [judge.center_of(np.array(one.values)) if one.values else None for one in history]
-    return [(of.run, of.status, of.reason, of.excluded, level) for of, level in zip(history, levels, strict=True)][
-        -most:
+    points = [
+        (run, history.bad.get(at), history.excluded.get(at), judge.center_of(np.array(values)) if values else None)
+        for at, (run, values) in enumerate(values_by_run(history))
     ]
+    return points[-most:]
 
 
 # --- histories of the series of a run --------------------------------------------------------------------------------

@@ -86,9 +86,9 @@ def test_a_wrong_cache_state_does_not_spoil_the_other(story):
     expected = {cold: Level(run, Status.OK, medians=(0.5, 0.5)), warm: Level(run, Status.WRONG, "off by one")}
     assert plain(story.store.series.levels(run)) == plain(expected)
     rows = {row.cache: row for row in story.store.series.case_history(story.tiled.id)}
-    assert [(rows[cache].status, rows[cache].replicas, len(rows[cache].times)) for cache in CacheState] == [
-        (Status.OK, 2, 2),
-        (Status.WRONG, 0, 0),
+    assert [(rows[cache].status, rows[cache].replicas, rows[cache].median_s) for cache in CacheState] == [
+        (Status.OK, 2, 0.5),
+        (Status.WRONG, 0, None),
     ]
     assert story.store.runs.get(run).cases == 1
 
@@ -158,11 +158,12 @@ def test_a_case_history_has_a_row_for_each_run_device_and_cache_state(story):
         (second, "GPU-2", Status.OK),
     ]
     row = rows[0]
-    assert (row.times, row.ends) == ((2.0, 4.0, 3.0), None)
-    assert rows[2].ends == (1e-3, 3e-3)
+    assert row.median_s == pytest.approx((2.0 * 4.0 * 3.0) ** (1 / 3))
+    assert row.low_s < row.median_s < row.high_s
+    assert (rows[2].low_s, rows[2].high_s) == (1e-3, 3e-3)
     assert row.replicas == 3
     assert (row.commit, row.dirty, row.label, row.case) == ("abc", True, "a", story.tiled.id)
-    assert (rows[1].times, rows[1].reason, rows[1].replicas) == ((), "off by one", 0)
+    assert (rows[1].median_s, rows[1].reason, rows[1].replicas) == (None, "off by one", 0)
     assert [row.run for row in story.store.series.case_history(story.tiled.id, "GPU-2")] == [second]
 
 
