@@ -35,6 +35,7 @@ NO_SPREAD = f"one replica on each side shows no spread to judge by: {MORE_REPLIC
 SINGLE_REPLICA = f"one replica alone decides nothing, because it may be an outlier: {MORE_REPLICAS}"
 NO_CURE = f"not even {MOST_REPLICAS} replicas would settle it"
 NO_RATIO = "a ratio needs values above 0 on both sides"
+BOTH_ZERO = "both are 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +189,11 @@ def compare_columns(
     for at, place in enumerate(before.tolist()):
         later = further.get(place, ())
         more = [value for night in later for value in night]
-        if min(lowest[0][at], lowest[1][at], *more) > 0:
+        least = min(lowest[0][at], lowest[1][at], *more)
+        if least > 0:
             by_shape[sizes[1][at], sizes[0][at], *map(len, later)].append(at)
         else:
-            comparisons[at] = _compare_zeros(max(highest[0][at], *more, 0.0), highest[1][at])
+            comparisons[at] = compare_zeros(least, max(highest[0][at], *more, 0.0), highest[1][at])
     for (new_size, old_size, *more_sizes), places in by_shape.items():
         old, new = before[places], after[places]
         nights_of = [further[place] for place in old.tolist()] if more_sizes else []
@@ -311,10 +313,10 @@ def compare_with_devices(devices: Sequence[ArrayLike], candidate: ArrayLike, *, 
     return compared
 
 
-def _compare_zeros(old: float, new: float) -> Comparison:
-    """Compare two sides if some median is 0 and so has no logarithm; ``old`` and ``new`` are their largest medians."""
-    if old == new == 0:
-        return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
+def compare_zeros(least: float, old: float, new: float) -> Comparison:
+    """Compare two sides if ``least``, their smallest median, has no logarithm; ``old`` and ``new`` are the largest."""
+    if least == old == new == 0:
+        return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, BOTH_ZERO)
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
 
 
