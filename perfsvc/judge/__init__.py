@@ -19,7 +19,7 @@ from perfsvc.judge.changes.detect import detect_changes, detect_changes_together
 from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look, compare_levels, compare_with_each
-from perfsvc.judge.levels import center_of, estimate, levels_of, noise_of
+from perfsvc.judge.levels import center_of, estimate, level_of_samples, levels_of, noise_of
 from perfsvc.judge.siblings import (
     AGREEING_NIGHTS,
     RECOVERED_NIGHTS,
@@ -34,7 +34,6 @@ from perfsvc.judge.siblings import (
     ratio_to_siblings,
     sibling_threshold,
 )
-from perfsvc.judge.sides import level_of_samples, sides_of_samples
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.distributions import student_quantile
-from perfsvc.judge.levels import Floats, sorted_samples
+from perfsvc.judge.levels import RESOLUTION, Floats, Samples, least_variances, level_of_samples, sorted_samples
 from perfsvc.judge.nights import MIN_ERRORS, MOST_REPLICAS, NightsLevel, PooledNoise
-from perfsvc.judge.sides import RESOLUTION, Samples, least_variances, level_of_samples, sides_of_samples
 from perfsvc.model import Level, Verdict
 from perfsvc.model.levels import SideColumns
 
@@ -145,7 +144,8 @@ def compare_with_each(
     Raises:
         ValueError: times that are not finite or below 0.
     """
-    sides = sides_of_samples([side for baselines, candidate, _ in candidates for side in (*baselines, candidate)])
+    every = (side for baselines, candidate, _ in candidates for side in (*baselines, candidate))
+    sides = SideColumns.of_levels(list(map(level_of_samples, every)))
     if not (sides.lowest >= 0).all():
         raise ValueError("times are finite numbers from 0 up")
     counts = np.array([len(baselines) for baselines, _, _ in candidates], np.intp)

@@ -473,4 +473,4 @@ def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:
 def _level(measurements: Sequence[Measurement]) -> float | None:
     """Return the level of some replicas in seconds; None if none of them has a time."""
     samples = [run.samples_s for run in measurements if run.samples_s]
-    return judge.center_of(judge.sides_of_samples([samples]).medians[0]) if samples else None
+    return judge.center_of(judge.level_of_samples(samples).medians) if samples else None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfsvc.judge import estimate, levels_of, sides_of_samples
+from perfsvc.judge import estimate, level_of_samples, levels_of
 from perfsvc.judge.levels import median
 
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=60)
@@ -55,7 +55,7 @@ def test_impossible_samples_and_confidences_are_refused():
 
 def estimate_level(replicas: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     """Return the level of some replicas' samples, and the ends of its interval."""
-    (center,), (low,), (high,) = levels_of(sides_of_samples([replicas]).medians)
+    (center,), (low,), (high,) = levels_of(np.array([level_of_samples(replicas).medians]))
     return center, low, high
 
 
