@@ -18,7 +18,7 @@ from perfsvc.judge.causes import (
 from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
 from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
-from perfsvc.judge.comparison import Comparison, compare, compare_at_look, compare_levels, compare_with_each
+from perfsvc.judge.comparison import ALPHA, Comparison, compare, compare_levels, compare_with_each
 from perfsvc.judge.levels import center_of, estimate, level_of_samples, levels_of, noise_of
 from perfsvc.judge.siblings import (
     AGREEING_NIGHTS,

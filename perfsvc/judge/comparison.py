@@ -242,43 +242,6 @@ def _of_shape(
     return [replace(of_one, between_nights=own) for of_one, own in zip(comparisons, between, strict=True)]
 
 
-def compare_at_look(
-    baseline: Sequence[ArrayLike],
-    candidate: Sequence[ArrayLike],
-    *,
-    look: int,
-    looks: int,
-    threshold: float = 0.01,
-) -> Comparison:
-    """Compare a baseline and a candidate while replicas are still added, as one of several looks that share ``ALPHA``.
-
-    Each look judges all replicas so far, at an equal part of ``ALPHA``. So the chance that the interval of any look
-    misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
-    be any, but must not depend on their times.
-
-    A smaller part for the early looks would find as many changes in the end, but later. On an H200, the first look,
-    with three replicas on each side, already finds most changes. Looks share replicas; an interval that used this would
-    be narrower by a few per cent, but would need the number of replicas at every look in advance.
-
-    Args:
-        baseline: for each replica so far its times in seconds, shape (n,).
-        candidate: the same for the candidate.
-        look: which look this is, from 1.
-        looks: how many looks there are at most.
-        threshold: the smallest relative change that matters.
-
-    Raises:
-        ValueError: ``look`` is not one of the looks, or ``compare`` refuses a value.
-
-    Source:
-        S. J. Pocock (1977), Group sequential methods in the design and analysis of clinical trials, Biometrika 64(2):
-        the same level at each look; the levels are added by Bonferroni's inequality.
-    """
-    if not 1 <= look <= looks:
-        raise ValueError(f"look {look} is not one of the looks 1 to {looks}")
-    return compare(baseline, candidate, threshold=threshold, alpha=ALPHA / looks)
-
-
 def compare_with_devices(devices: Sequence[ArrayLike], candidate: ArrayLike, *, threshold: float) -> Comparison:
     """Compare a level with the levels of other devices of its model; each device counts once.
 

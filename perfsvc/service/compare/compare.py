@@ -12,7 +12,6 @@ from perfsvc.errors import UsageError
 from perfsvc.model import (
     MAX_ERROR,
     TIME,
-    UNJUDGED,
     Case,
     Judgement,
     Level,
@@ -183,7 +182,7 @@ def judge_run(
             and series not in pinned
             and series.metric != MAX_ERROR
         }
-    baselines = with_nights(store, baselines, run, _judged(candidate) - alone.keys()) | alone
+    baselines = with_nights(store, baselines, run, candidate.keys() - alone.keys()) | alone
     thresholds = threshold_of_series(store, threshold)
     expected = {series: earlier for series, earlier in store.baselines.expected(run).items() if series not in baselines}
     judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
@@ -200,7 +199,7 @@ def judge_series(
     candidate = store.series.levels_of(dict.fromkeys(series, run))
     if not candidate:
         return []
-    baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, _judged(candidate))
+    baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, candidate.keys())
     thresholds = threshold_of_series(store, judge.without_override(threshold))
     return settled_by_code(store, judge.verdicts(baselines, candidate, threshold=thresholds, every=True), thresholds)
 
@@ -223,14 +222,9 @@ def judge_against(
         return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if nights_before is not None:
-        levels = with_nights(store, levels, nights_before, _judged(candidate))
+        levels = with_nights(store, levels, nights_before, candidate.keys())
     thresholds = threshold_of_series(store, threshold)
     return settled_by_code(store, judge.verdicts(levels, candidate, threshold=thresholds, every=True), thresholds)
-
-
-def _judged(series: Iterable[Series]) -> set[Series]:
-    """Return the series whose metric verdicts judge."""
-    return {measured for measured in series if measured.metric not in UNJUDGED}
 
 
 # --- what the settings say -------------------------------------------------------------------------------------------

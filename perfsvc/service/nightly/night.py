@@ -50,14 +50,11 @@ class Heartbeat:
     Args:
         variable: the environment variable that holds the URL; empty for no heartbeat.
         report: receives a sentence about a ping that did not arrive.
-        environment: the environment variables; None for the variables of this process.
     """
 
-    def __init__(
-        self, variable: str, report: Callable[[str], object], environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, variable: str, report: Callable[[str], object]) -> None:
         self._variable, self._report = variable, report
-        self._url = (os.environ if environment is None else environment).get(variable, "").strip() if variable else ""
+        self._url = os.environ.get(variable, "").strip()
         self.failed = False
 
     def __enter__(self) -> Self:
