@@ -17,7 +17,9 @@ from perfsvc.model import Estimate, Level, Noise, Status
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-"""The coverage of intervals unless a caller asks for another."""
+"""The coverage of the intervals of levels."""
+
+TAIL = (1 - CONFIDENCE) / 2
 
 NORMAL_MAD = 1.482602218505602
 """The standard deviation of a normal distribution over its median absolute deviation."""
@@ -33,19 +35,18 @@ Samples = NDArray[np.floating[Any]]
 """The values of one replica, shape (values,)."""
 
 
-def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+def estimate(samples: ArrayLike) -> Estimate:
     """Return the median of one replica's samples with its distribution-free confidence interval.
 
     The interval runs from the k-th smallest to the k-th largest sample. For any distribution, the number of samples
     below the true median is binomial with p = 1/2. So k is the largest rank for which P(Bin(n, 1/2) < k) is no more
-    than (1 - confidence) / 2. If even the smallest and the largest sample do not reach the confidence (fewer than 6
-    samples at 95 %), the interval is [min, max].
+    than (1 - ``CONFIDENCE``) / 2. If even the smallest and the largest sample do not reach the confidence (fewer than 6
+    samples), the interval is [min, max].
 
     The interval holds for this replica alone: the next process has another median (see ``level_of``).
 
     Args:
         samples: times in seconds, shape (n,), in any order.
-        confidence: the coverage of the interval, between 0 and 1.
 
     Raises:
         ValueError: there are no samples, or a sample is not finite or not above zero.
@@ -54,7 +55,7 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
     """
     times = sorted_samples(samples)
-    rank = median_rank(times.size, confidence)
+    rank = median_rank(times.size)
     return Estimate(
         median_s=median_of_sorted(times),
         low_s=float(times[rank - 1]),
@@ -64,9 +65,9 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
 
 
 @cache
-def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
+def median_rank(count: int) -> int:
     """Return the rank k, from 1, of the sample at which the interval of ``estimate`` begins, for ``count`` samples."""
-    return max(int(np.searchsorted(coin_probabilities(count), _tail(confidence), side="right")), 1)
+    return max(int(np.searchsorted(coin_probabilities(count), TAIL, side="right")), 1)
 
 
 def center_of(values: ArrayLike) -> float:
@@ -96,7 +97,7 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
         terms = np.where(positive[:, None], np.log(values / unit[:, None]), values)
         mean = np.nansum(terms, axis=1) / replicas
         squares = np.nansum((terms - mean[:, None]) ** 2, axis=1)
-        half = student_quantiles(replicas - 1.0, 1 - _tail(CONFIDENCE)) * np.sqrt(squares / (replicas - 1) / replicas)
+        half = student_quantiles(replicas - 1.0, 1 - TAIL) * np.sqrt(squares / (replicas - 1) / replicas)
         center = np.where(positive, unit * np.exp(mean), mean)
         low = np.where(positive, center * np.exp(-half), mean - half)
         high = np.where(positive, center * np.exp(half), mean + half)
@@ -133,12 +134,6 @@ def sorted_samples(samples: ArrayLike, *, allow_zero: bool = False) -> Floats:
     if times[0] < 0 or (times[0] == 0 and not allow_zero):
         raise ValueError(f"a sample is {times[0]:g}, and times are {'not below' if allow_zero else 'above'} zero")
     return times
-
-
-def _tail(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1, unlike {confidence:g}")
-    return (1 - confidence) / 2
 
 
 # --- what a comparison needs to know of samples -----------------------------------------------------------------------

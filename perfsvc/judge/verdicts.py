@@ -112,7 +112,8 @@ def verdicts(
             judgements.append(both.row(series, Verdict.NEW, _why_new(series, why, versions), before, at))
         else:
             judgements.append(_compared_with_devices(both, sources, at, limit_of(series)))
-    shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
+    judged = (row for row in judgements if row.series.metric not in UNJUDGED)
+    shown = (row for row in judged if every or row.series.metric not in AUXILIARY or row.verdict in MOVES)
     return sorted(shown, key=_sort_key)
 
 
@@ -314,7 +315,7 @@ class _JudgedLevels:
     """The levels of one side.
 
     Attributes:
-        levels: the levels of the series that are judged.
+        levels: the levels.
         faults: why a level cannot be compared, by place; a level without a fault is absent.
         centers: each level as a number; undefined for a level with a fault.
     """
@@ -325,9 +326,8 @@ class _JudgedLevels:
 
     @classmethod
     def of(cls, given: Mapping[Series, Level]) -> "_JudgedLevels":
-        """Read levels; leave out the metrics that only explain times."""
-        every = LevelColumns.of(given)
-        levels = every.where(np.array([series.metric not in UNJUDGED for series in every.series], np.bool_))
+        """Read levels."""
+        levels = LevelColumns.of(given)
         sides = levels.sides
         faults = {
             at: "a value is not a finite number" if sides.sizes[at] else "no replica holds values"

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from perfsvc import judge
 from perfsvc.errors import UsageError
 from perfsvc.model import (
@@ -19,7 +17,6 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.model.levels import LevelColumns
 from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.selection import Selection, parse
@@ -106,9 +103,12 @@ def compare(
             cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare {BASELINE} {new}"
             raise UsageError(f"{base} and {new} are the same run, {chosen.id}", cure=cure)
         require_judged(store, chosen.id)
-        levels = store.series.levels_of_runs([chosen.id, candidate.id])
+        levels: Mapping[int, Mapping[Series, Level]] = store.series.levels_of_runs([chosen.id, candidate.id])
         if excluded := {exclusion.case for exclusion in store.exclusions.of_runs([chosen.id, candidate.id])}:
-            levels = {run: _without(held, excluded) for run, held in levels.items()}
+            levels = {
+                run: {series: level for series, level in held.items() if series.case.id not in excluded}
+                for run, held in levels.items()
+            }
         verdicts = judge.verdicts(levels[chosen.id], levels[candidate.id], threshold=thresholds)
         judgements = _with_causes(store, verdicts, thresholds)
     judgements = with_answers_of_other_runs(store, judgements, thresholds)
@@ -130,11 +130,6 @@ def compare(
         tuple(row for row in selected if row.verdict is not Verdict.MISSING or row.series not in over_budget),
         tuple(skipped),
     )
-
-
-def _without(levels: LevelColumns, excluded: Collection[str | None]) -> LevelColumns:
-    """Return the levels without those of some cases, which another run may exclude."""
-    return levels.where(np.array([series.case.id not in excluded for series in levels.series], np.bool_))
 
 
 def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:

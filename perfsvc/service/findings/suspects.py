@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import inf, log
-from types import MappingProxyType
 
 from perfsvc import judge, units
 from perfsvc.model import (
@@ -46,10 +45,6 @@ GROWN = 2.0
 
 ALERTED = frozenset(ChangeKind) - {ChangeKind.REGRESSION, ChangeKind.AGAIN}
 """The kinds of change that an alert reports."""
-
-NO_PLATEAUS: Mapping[Series, tuple[Direction, int]] = MappingProxyType({})
-
-NO_STEPS: Mapping[tuple[Series, int], Judgement] = MappingProxyType({})
 
 Recovered = tuple[int, Series, int]
 """A finding's number, one of its series, and the step from which the series has recovered."""
@@ -266,9 +261,9 @@ def recovered_series(
 def recovered(
     findings: Iterable[Finding],
     judgements: Iterable[Judgement],
-    alerted: AbstractSet[Series] = frozenset(),
-    ended: Mapping[Series, tuple[Direction, int]] = NO_PLATEAUS,
-    by_step: Mapping[tuple[Series, int], Judgement] = NO_STEPS,
+    alerted: AbstractSet[Series],
+    ended: Mapping[Series, tuple[Direction, int]],
+    by_step: Mapping[tuple[Series, int], Judgement],
 ) -> list[Recovered]:
     """Return the steps of findings whose series have recovered, back to the level before the step.
 
