@@ -140,8 +140,8 @@ def main() -> NoReturn:
     """Run the ``perfsvc`` command and exit with its exit code; ``ending`` prints the message of an exception."""
     ending.open_streams()
     ending.permit_many_files()
-    # A page of ten thousand series makes hundreds of thousands of objects, hardly any of them in a cycle. With the usual
-    # limits, Python's garbage collector looks at all of them again and again: 40 % of the time of such a page.
+    # A page of ten thousand series makes hundreds of thousands of objects, hardly any of them in a cycle. With the
+    # usual limits, Python's garbage collector looks at all of them again and again: 40 % of the time of such a page.
     gc.set_threshold(100_000, 50, 100)
     with ending.stoppable():
         code = ending.code_of(lambda: cli.main(standalone_mode=False))

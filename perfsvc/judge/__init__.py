@@ -37,10 +37,10 @@ from perfsvc.judge.siblings import (
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
+    THRESHOLDS,
     ThresholdOption,
     ThresholdRule,
     Thresholds,
-    default_threshold,
     threshold_of,
     without_override,
 )

@@ -172,7 +172,9 @@ def changes_of_run(
     groups = judge.moved_together(current.values(), sides).values()
     return RunChanges(
         to_confirm=tuple(
-            suspect for series, suspect in suspects.items() if _has_to_be_confirmed(suspect, is_alert=series in raised)
+            suspect
+            for series, suspect in suspects.items()
+            if (suspect.direction is Direction.SLOWER or series in raised) and suspect.judgement.cause in TO_CONFIRM
         ),
         together=tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
         judgements=tuple(current.values()),
@@ -203,11 +205,6 @@ def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
     change = "" if judgement.ratio is None else f"{units.percent(judgement.ratio)} "
     evidence = f"{change}against {judgement.against}"
     return Suspect(judgement, ChangeKind.REGRESSION, judge.MOVES[judgement.verdict], evidence)
-
-
-def _has_to_be_confirmed(suspect: Suspect, *, is_alert: bool) -> bool:
-    wanted = suspect.direction is Direction.SLOWER or is_alert
-    return wanted and suspect.judgement.cause in TO_CONFIRM
 
 
 def _by_environment(suspect: Suspect) -> Suspect:
