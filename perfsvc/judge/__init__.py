@@ -18,8 +18,8 @@ from perfsvc.judge.causes import (
 from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
 from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
-from perfsvc.judge.comparison import Comparison, compare, compare_at_look, compare_levels, compare_with_each
-from perfsvc.judge.levels import center_of, estimate, levels_of, noise_of
+from perfsvc.judge.comparison import ALPHA, Comparison, compare, compare_levels, compare_with_each
+from perfsvc.judge.levels import center_of, estimate, level_of_samples, levels_of, noise_of
 from perfsvc.judge.siblings import (
     AGREEING_NIGHTS,
     RECOVERED_NIGHTS,
@@ -34,71 +34,14 @@ from perfsvc.judge.siblings import (
     ratio_to_siblings,
     sibling_threshold,
 )
-from perfsvc.judge.sides import level_of_samples, sides_of_samples
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
+    THRESHOLDS,
     ThresholdOption,
     ThresholdRule,
     Thresholds,
-    default_threshold,
     threshold_of,
     without_override,
 )
 from perfsvc.judge.verdicts import exit_code, verdicts
-
-__all__ = [
-    "AGREEING_NIGHTS",
-    "COMPARED",
-    "ERROR_THRESHOLD",
-    "LOOKS",
-    "MOVES",
-    "RECOVERED_NIGHTS",
-    "SIBLING_DEVIATIONS",
-    "SIBLING_NIGHTS",
-    "SIBLING_SPREAD",
-    "Alert",
-    "Comparison",
-    "HistoryLevel",
-    "MeanRatio",
-    "RatioToSiblings",
-    "SameOnBothSides",
-    "ThresholdOption",
-    "ThresholdRule",
-    "Thresholds",
-    "agrees",
-    "cause_of",
-    "center_of",
-    "check_verdicts",
-    "compare",
-    "compare_at_look",
-    "compare_levels",
-    "compare_with_each",
-    "default_threshold",
-    "detect_changes",
-    "detect_changes_together",
-    "earliest_start",
-    "estimate",
-    "exit_code",
-    "is_as_fast_as_siblings",
-    "is_beyond",
-    "is_decided",
-    "is_slower_than_siblings",
-    "level_of_samples",
-    "levels_of",
-    "mean_ratio",
-    "midpoint",
-    "move_of_one_replica",
-    "moved_together",
-    "noise_of",
-    "ratio_to_siblings",
-    "settled",
-    "sibling_threshold",
-    "sides_of_samples",
-    "split_all_into_levels",
-    "split_into_levels",
-    "threshold_of",
-    "verdicts",
-    "with_causes",
-    "without_override",
-]

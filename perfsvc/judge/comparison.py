@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.distributions import student_quantile
-from perfsvc.judge.levels import Floats, sorted_samples
+from perfsvc.judge.levels import RESOLUTION, Floats, Samples, least_variances, level_of_samples, sorted_samples
 from perfsvc.judge.nights import MIN_ERRORS, MOST_REPLICAS, NightsLevel, PooledNoise
-from perfsvc.judge.sides import RESOLUTION, Samples, least_variances, level_of_samples, sides_of_samples
 from perfsvc.model import Level, Verdict
 from perfsvc.model.levels import SideColumns
 
@@ -35,6 +34,7 @@ NO_SPREAD = f"one replica on each side shows no spread to judge by: {MORE_REPLIC
 SINGLE_REPLICA = f"one replica alone decides nothing, because it may be an outlier: {MORE_REPLICAS}"
 NO_CURE = f"not even {MOST_REPLICAS} replicas would settle it"
 NO_RATIO = "a ratio needs values above 0 on both sides"
+BOTH_ZERO = "both are 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ def compare_with_each(
     Raises:
         ValueError: times that are not finite or below 0.
     """
-    sides = sides_of_samples([side for baselines, candidate, _ in candidates for side in (*baselines, candidate)])
+    every = (side for baselines, candidate, _ in candidates for side in (*baselines, candidate))
+    sides = SideColumns.of_levels(list(map(level_of_samples, every)))
     if not (sides.lowest >= 0).all():
         raise ValueError("times are finite numbers from 0 up")
     counts = np.array([len(baselines) for baselines, _, _ in candidates], np.intp)
@@ -188,10 +189,11 @@ def compare_columns(
     for at, place in enumerate(before.tolist()):
         later = further.get(place, ())
         more = [value for night in later for value in night]
-        if min(lowest[0][at], lowest[1][at], *more) > 0:
+        least = min(lowest[0][at], lowest[1][at], *more)
+        if least > 0:
             by_shape[sizes[1][at], sizes[0][at], *map(len, later)].append(at)
         else:
-            comparisons[at] = _compare_zeros(max(highest[0][at], *more, 0.0), highest[1][at])
+            comparisons[at] = compare_zeros(least, max(highest[0][at], *more, 0.0), highest[1][at])
     for (new_size, old_size, *more_sizes), places in by_shape.items():
         old, new = before[places], after[places]
         nights_of = [further[place] for place in old.tolist()] if more_sizes else []
@@ -240,43 +242,6 @@ def _of_shape(
     return [replace(of_one, between_nights=own) for of_one, own in zip(comparisons, between, strict=True)]
 
 
-def compare_at_look(
-    baseline: Sequence[ArrayLike],
-    candidate: Sequence[ArrayLike],
-    *,
-    look: int,
-    looks: int,
-    threshold: float = 0.01,
-) -> Comparison:
-    """Compare a baseline and a candidate while replicas are still added, as one of several looks that share ``ALPHA``.
-
-    Each look judges all replicas so far, at an equal part of ``ALPHA``. So the chance that the interval of any look
-    misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
-    be any, but must not depend on their times.
-
-    A smaller part for the early looks would find as many changes in the end, but later. On an H200, the first look,
-    with three replicas on each side, already finds most changes. Looks share replicas; an interval that used this would
-    be narrower by a few per cent, but would need the number of replicas at every look in advance.
-
-    Args:
-        baseline: for each replica so far its times in seconds, shape (n,).
-        candidate: the same for the candidate.
-        look: which look this is, from 1.
-        looks: how many looks there are at most.
-        threshold: the smallest relative change that matters.
-
-    Raises:
-        ValueError: ``look`` is not one of the looks, or ``compare`` refuses a value.
-
-    Source:
-        S. J. Pocock (1977), Group sequential methods in the design and analysis of clinical trials, Biometrika 64(2):
-        the same level at each look; the levels are added by Bonferroni's inequality.
-    """
-    if not 1 <= look <= looks:
-        raise ValueError(f"look {look} is not one of the looks 1 to {looks}")
-    return compare(baseline, candidate, threshold=threshold, alpha=ALPHA / looks)
-
-
 def compare_with_devices(devices: Sequence[ArrayLike], candidate: ArrayLike, *, threshold: float) -> Comparison:
     """Compare a level with the levels of other devices of its model; each device counts once.
 
@@ -311,10 +276,10 @@ def compare_with_devices(devices: Sequence[ArrayLike], candidate: ArrayLike, *, 
     return compared
 
 
-def _compare_zeros(old: float, new: float) -> Comparison:
-    """Compare two sides if some median is 0 and so has no logarithm; ``old`` and ``new`` are their largest medians."""
-    if old == new == 0:
-        return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
+def compare_zeros(least: float, old: float, new: float) -> Comparison:
+    """Compare two sides if ``least``, their smallest median, has no logarithm; ``old`` and ``new`` are the largest."""
+    if least == old == new == 0:
+        return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, BOTH_ZERO)
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
 
 

@@ -6,35 +6,47 @@ A level is one number with an interval. Noise has two parts: from sample to samp
 import math
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.distributions import coin_probabilities, normal_quantile, student_quantiles
-from perfsvc.model import Estimate, Noise
+from perfsvc.model import Estimate, Level, Noise, Status
 
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-"""The coverage of intervals unless a caller asks for another."""
+"""The coverage of the intervals of levels."""
+
+TAIL = (1 - CONFIDENCE) / 2
 
 NORMAL_MAD = 1.482602218505602
 """The standard deviation of a normal distribution over its median absolute deviation."""
 
+SHARE_OF_WITHIN = 0.3
+"""The spread between processes is at least this share of the spread within one process. For six kernels on an H200 the
+share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
 
-def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
+RESOLUTION = 2.0**-23
+"""Levels closer than this are equal: samples are stored as float32, so that a ratio of two is rounded by up to this."""
+
+Samples = NDArray[np.floating[Any]]
+"""The values of one replica, shape (values,)."""
+
+
+def estimate(samples: ArrayLike) -> Estimate:
     """Return the median of one replica's samples with its distribution-free confidence interval.
 
     The interval runs from the k-th smallest to the k-th largest sample. For any distribution, the number of samples
     below the true median is binomial with p = 1/2. So k is the largest rank for which P(Bin(n, 1/2) < k) is no more
-    than (1 - confidence) / 2. If even the smallest and the largest sample do not reach the confidence (fewer than 6
-    samples at 95 %), the interval is [min, max].
+    than (1 - ``CONFIDENCE``) / 2. If even the smallest and the largest sample do not reach the confidence (fewer than 6
+    samples), the interval is [min, max].
 
     The interval holds for this replica alone: the next process has another median (see ``level_of``).
 
     Args:
         samples: times in seconds, shape (n,), in any order.
-        confidence: the coverage of the interval, between 0 and 1.
 
     Raises:
         ValueError: there are no samples, or a sample is not finite or not above zero.
@@ -43,7 +55,7 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
     """
     times = sorted_samples(samples)
-    rank = median_rank(times.size, confidence)
+    rank = median_rank(times.size)
     return Estimate(
         median_s=median_of_sorted(times),
         low_s=float(times[rank - 1]),
@@ -53,14 +65,14 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
 
 
 @cache
-def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
+def median_rank(count: int) -> int:
     """Return the rank k, from 1, of the sample at which the interval of ``estimate`` begins, for ``count`` samples."""
-    return max(int(np.searchsorted(coin_probabilities(count), _tail(confidence), side="right")), 1)
+    return max(int(np.searchsorted(coin_probabilities(count), TAIL, side="right")), 1)
 
 
-def center_of(values: Floats) -> float:
+def center_of(values: ArrayLike) -> float:
     """Return the level of some replicas' values, shape (replicas,), without its interval."""
-    centers, _, _ = levels_of(values[None, :])
+    centers, _, _ = levels_of(np.asarray(values, np.float64)[None, :])
     return float(centers[0])
 
 
@@ -85,7 +97,7 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
         terms = np.where(positive[:, None], np.log(values / unit[:, None]), values)
         mean = np.nansum(terms, axis=1) / replicas
         squares = np.nansum((terms - mean[:, None]) ** 2, axis=1)
-        half = student_quantiles(replicas - 1.0, 1 - _tail(CONFIDENCE)) * np.sqrt(squares / (replicas - 1) / replicas)
+        half = student_quantiles(replicas - 1.0, 1 - TAIL) * np.sqrt(squares / (replicas - 1) / replicas)
         center = np.where(positive, unit * np.exp(mean), mean)
         low = np.where(positive, center * np.exp(-half), mean - half)
         high = np.where(positive, center * np.exp(half), mean + half)
@@ -124,10 +136,67 @@ def sorted_samples(samples: ArrayLike, *, allow_zero: bool = False) -> Floats:
     return times
 
 
-def _tail(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1, unlike {confidence:g}")
-    return (1 - confidence) / 2
+# --- what a comparison needs to know of samples -----------------------------------------------------------------------
+
+
+def level_of_samples(
+    replicas: Sequence[Sequence[float] | Samples], run: int = 0, further: Sequence[Sequence[float]] = ()
+) -> Level:
+    """Return the level of a correct run from the samples of each replica; see ``Level`` for ``run`` and ``further``.
+
+    The step of the clock is the smallest difference between samples that is more than the rounding of float32. If the
+    clock is too fine to show its step, this difference is too small to matter. The medians are NaN if a replica has no
+    samples, or a sample is not finite.
+    """
+    ordered = [np.sort(np.asarray(values, np.float64)) for values in replicas]  # NaN is sorted last
+    more = tuple(map(tuple, further))
+    if not all(values.size and np.isfinite(values[[0, -1]]).all() for values in ordered):
+        return Level(run, Status.OK, "", (math.nan,) * len(ordered), further=more)
+    medians = np.array([median_of_sorted(values) for values in ordered])
+    spread, step, deviations = 0.0, math.inf, []
+    for values, middle in zip(ordered, medians, strict=True):
+        if values.size > 1:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                deviations.append(np.abs(np.log(values) - np.log(middle)))
+            differences = np.diff(values)
+            step = differences.min(where=differences > RESOLUTION * values[-1], initial=step)
+    if deviations:
+        spread = NORMAL_MAD * median_of_sorted(np.sort(np.concatenate(deviations)))
+    return Level(run, Status.OK, "", medians, spread, float(step), more)
+
+
+def least_variances(medians: Floats, spreads: Floats, steps: Floats) -> Floats:
+    """Return the least variance of the logarithms of each side's replicas, shape (sides,).
+
+    Args:
+        medians: the median of each replica, above 0, shape (sides, replicas).
+        spreads: ``Level.spread`` of each side.
+        steps: the step of each side's clock.
+    """
+    middles = medians_of_sorted(np.sort(medians, axis=1), np.full(len(medians), medians.shape[1]))
+    with np.errstate(over="ignore"):  # a step that is huge beside its side's values
+        relative_steps = np.where(np.isinf(steps), 0.0, steps / middles)
+        largest: Floats = np.maximum(relative_steps, SHARE_OF_WITHIN * spreads)
+        return largest * largest
+
+
+def _at(ordered: Floats, places: NDArray[np.int64]) -> Floats:
+    """Return the value at a place of each row; the rows are along the last axis."""
+    values: Floats = np.take_along_axis(ordered, places[..., None], axis=-1)[..., 0]
+    return values
+
+
+def medians_of_sorted(ordered: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Return the median of each row of values in ascending order, as ``median_of_sorted`` computes it.
+
+    Args:
+        ordered: the rows are along the last axis.
+        counts: the number of values of each row; what follows them is left out.
+    """
+    low, high = _at(ordered, (counts - 1) // 2), _at(ordered, counts // 2)
+    with np.errstate(over="ignore"):
+        middle = (low + high) / 2
+    return np.where(np.isfinite(middle), middle, low / 2 + high / 2)
 
 
 # --- noise -----------------------------------------------------------------------------------------------------------

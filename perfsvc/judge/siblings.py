@@ -16,20 +16,20 @@ class MeanRatio:
     """The geometric mean of ratios.
 
     Attributes:
-        ratio: the mean; above 1 the candidate is slower.
+        ratio: the mean; above 1 the candidate is slower. None without ratios.
         low: the low end of its interval; None if a ratio has no interval.
         high: the high end.
         count: the number of ratios.
     """
 
-    ratio: float
+    ratio: float | None
     low: float | None
     high: float | None
     count: int
 
 
-def mean_ratio(judgements: Iterable[Judgement]) -> MeanRatio | None:
-    """Return the geometric mean of the judgements' ratios; None if no judgement has a finite ratio above 0.
+def mean_ratio(judgements: Iterable[Judgement]) -> MeanRatio:
+    """Return the geometric mean of those of the judgements' ratios that are finite and above 0.
 
     The interval runs from the geometric mean of the low ends to the geometric mean of the high ends: on a logarithmic
     scale, half its width is the mean of the half widths. It is not narrower for many ratios than for one, on purpose.
@@ -42,17 +42,15 @@ def mean_ratio(judgements: Iterable[Judgement]) -> MeanRatio | None:
     mixed noise.
     """
     known = [row for row in judgements if row.ratio is not None and 0 < row.ratio < math.inf]
-    if not known:
-        return None
     ends = [_mean([row.low for row in known]), _mean([row.high for row in known])]
     low, high = (None, None) if None in ends else ends
-    return MeanRatio(_mean([row.ratio for row in known]) or 1.0, low, high, len(known))
+    return MeanRatio(_mean([row.ratio for row in known]), low, high, len(known))
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """Return the geometric mean of values; None if a value is unknown, 0 or infinite."""
+    """Return the geometric mean of values; None if there is no value, or if one is unknown, 0 or infinite."""
     logs = [math.log(value) for value in values if value is not None and 0 < value < math.inf]
-    return math.exp(math.fsum(logs) / len(logs)) if len(logs) == len(values) else None
+    return math.exp(math.fsum(logs) / len(logs)) if logs and len(logs) == len(values) else None
 
 
 SIBLING_SPREAD = 0.01

@@ -85,15 +85,4 @@ def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOpt
     configured = thresholds.configured(case, metric)
     if configured is not None:
         return configured
-    return ERROR_THRESHOLD if metric == MAX_ERROR else default_threshold(device_kind)
-
-
-def default_threshold(device_kind: str) -> float:
-    """Return the threshold of a kind of device (``DeviceInfo.kind``) unless a user sets another.
-
-    Raises:
-        ValueError: perfsvc has no device of this kind.
-    """
-    if device_kind not in THRESHOLDS:
-        raise ValueError(f"no device is of kind {device_kind!r}: the kinds are {', '.join(sorted(THRESHOLDS))}")
-    return THRESHOLDS[device_kind]
+    return ERROR_THRESHOLD if metric == MAX_ERROR else THRESHOLDS[device_kind]

@@ -1,6 +1,5 @@
 """Judge each series: the level of a candidate run against the level of its baseline, by the threshold of the series."""
 
-import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_columns, compare_with_devices
+from perfsvc.judge.comparison import (
+    BOTH_ZERO,
+    NO_RATIO,
+    Comparison,
+    compare_columns,
+    compare_with_devices,
+    compare_zeros,
+)
 from perfsvc.judge.levels import Floats, center_of, levels_of
 from perfsvc.model import (
     AUXILIARY,
@@ -41,7 +47,6 @@ ORDER = (
 )
 """The order in which verdicts are listed, the most urgent first."""
 
-BOTH_ZERO = "both are 0"
 DRIFTED = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
 
 
@@ -90,8 +95,8 @@ def verdicts(
     limit_of = threshold if callable(threshold) else lambda _: threshold
 
     judgements = [both.missing(old.levels.series[at], at, None) for at in _absent(both, others)]
-    pairs, remaining = both.pairs(against, every=every)
-    judgements += _compared(both, against[pairs], pairs, limit_of, every=every)
+    pairs, remaining = both.pairs(against)
+    judgements += _compared(both, against[pairs], pairs, limit_of)
     for at in remaining:
         series = new.levels.series[at]
         own = int(both.own[at])
@@ -106,8 +111,9 @@ def verdicts(
             why = old.faults[before] if before is not None else ""
             judgements.append(both.row(series, Verdict.NEW, _why_new(series, why, versions), before, at))
         else:
-            judgements.append(_judge(both, series, sources, at, limit_of(series)))
-    shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
+            judgements.append(_compared_with_devices(both, sources, at, limit_of(series)))
+    judged = (row for row in judgements if row.series.metric not in UNJUDGED)
+    shown = (row for row in judged if every or row.series.metric not in AUXILIARY or row.verdict in MOVES)
     return sorted(shown, key=_sort_key)
 
 
@@ -160,41 +166,33 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
 
 
 def _compared(
-    both: "_BothSides", before: Ints, pairs: Ints, limit_of: Callable[[Series], float], *, every: bool
+    both: "_BothSides", before: Ints, pairs: Ints, limit_of: Callable[[Series], float]
 ) -> Iterator[Judgement]:
-    """Compare levels of one device each; without ``every``, auxiliary metrics that did not move are left out.
+    """Compare levels of one device each.
 
     Args:
         both: the levels.
         before: the place of each baseline.
         pairs: the place of each candidate.
         limit_of: returns the smallest relevant change of a series, as a fraction.
-        every: whether to include the auxiliary metrics that did not move.
     """
     old, new, further = both.old, both.new, both.old.levels.further
     limits = [limit_of(new.levels.series[at]) for at in pairs.tolist()]
-    if not every:
-        columns = zip(before.tolist(), pairs.tolist(), both.changes(before, pairs), limits, strict=True)
-        shown = [
-            at
-            for at, (own, place, change, limit) in enumerate(columns)
-            # The level of several runs is not that of the first.
-            if own in further or new.levels.series[place].metric not in AUXILIARY or not change <= math.log1p(limit)
-        ]
-        before, pairs, limits = before[shown], pairs[shown], [limits[at] for at in shown]
     comparisons = compare_columns(old.sides, before, new.sides, pairs, limits, further=further)
     drifted = _drifts(both, before, pairs, limits, comparisons)
     for at, (own, place) in enumerate(zip(before.tolist(), pairs.tolist(), strict=True)):
         series, source, runs = new.levels.series[place], old.levels.series[own], further.get(own, ())
         comparison, note = comparisons[at], ""
+        if comparison.reason in {BOTH_ZERO, NO_RATIO}:
+            yield both.row(series, comparison.verdict, comparison.reason, own, place)
+            continue
         if at in drifted:
             comparison, note, runs = drifted[at], DRIFTED, runs[: FIRST_RUNS - 1]
         if source.device != series.device:
             note += (
                 f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
             )
-        if every or comparison.verdict in MOVES or series.metric not in AUXILIARY:
-            yield both.compared(comparison, own, place, note, runs)
+        yield both.compared(comparison, own, place, note, runs)
 
 
 def _drifts(
@@ -213,7 +211,11 @@ def _drifts(
         comparisons: the comparisons with all runs of the baselines.
     """
     further = {at: runs[: FIRST_RUNS - 1] for at, runs in both.old.levels.further.items() if len(runs) >= FIRST_RUNS}
-    asked = [at for at, own in enumerate(before.tolist()) if own in further and comparisons[at].verdict not in MOVES]
+    asked = [
+        at
+        for at, own in enumerate(before.tolist())
+        if own in further and comparisons[at].verdict not in MOVES and comparisons[at].reason != NO_RATIO
+    ]
     of_asked = [limits[at] for at in asked]
     first = compare_columns(both.old.sides, before[asked], both.new.sides, pairs[asked], of_asked, further=further)
     return {
@@ -224,28 +226,26 @@ def _drifts(
     }
 
 
-def _judge(both: "_BothSides", series: Series, sources: Sequence[int], at: int, threshold: float) -> Judgement:
-    """Return the judgement on a series with a value of 0, or one that is compared with several other devices.
+def _compared_with_devices(both: "_BothSides", sources: Sequence[int], at: int, threshold: float) -> Judgement:
+    """Compare a level with those of several other devices.
 
     Args:
         both: the levels.
-        series: the series.
-        sources: the place of its level in the baseline, or of its levels on other devices.
+        sources: the places of the baseline's levels on the other devices.
         at: the place of the candidate's level.
         threshold: the smallest relevant change, as a fraction.
     """
     old, new, before = both.old, both.new, sources[0]
-    least, most = both.range_of(sources, at)
-    if least <= 0:
-        verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
-        return both.row(series, verdict, why, before, at)
-    devices = [old.levels.level(other).medians for other in sources]
-    comparison = compare_with_devices(devices, new.levels.level(at).medians, threshold=threshold)
+    levels, candidate = [old.levels.level(source) for source in sources], new.levels.level(at).medians
+    values = [value for level in levels for run in (level.medians, *level.further) for value in run]
+    if (least := min(*values, *candidate)) <= 0:
+        zeros = compare_zeros(least, max(values), max(candidate))
+        return both.row(new.levels.series[at], zeros.verdict, zeros.reason, before, at)
+    comparison = compare_with_devices([level.medians for level in levels], candidate, threshold=threshold)
     model = old.levels.series[before].device_model
     note = f"; compared with {len(sources)} other GPUs of {model}, whose spread is in the interval"
-    further = old.levels.further.get(before, ())
-    judged = both.compared(comparison, before, at, note, further)
-    return judged if further else replace(judged, baseline_s=center_of(old.centers[list(sources)]))
+    judged = both.compared(comparison, before, at, note, levels[0].further)
+    return judged if levels[0].further else replace(judged, baseline_s=center_of(old.centers[list(sources)]))
 
 
 def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
@@ -315,7 +315,7 @@ class _JudgedLevels:
     """The levels of one side.
 
     Attributes:
-        levels: the levels of the series that are judged.
+        levels: the levels.
         faults: why a level cannot be compared, by place; a level without a fault is absent.
         centers: each level as a number; undefined for a level with a fault.
     """
@@ -326,9 +326,8 @@ class _JudgedLevels:
 
     @classmethod
     def of(cls, given: Mapping[Series, Level]) -> "_JudgedLevels":
-        """Read levels; leave out the metrics that only explain times."""
-        every = LevelColumns.of(given)
-        levels = every.where(np.array([series.metric not in UNJUDGED for series in every.series], np.bool_))
+        """Read levels."""
+        levels = LevelColumns.of(given)
         sides = levels.sides
         faults = {
             at: "a value is not a finite number" if sides.sizes[at] else "no replica holds values"
@@ -341,11 +340,6 @@ class _JudgedLevels:
     def sides(self) -> SideColumns:
         """What a comparison needs to know of each level."""
         return self.levels.sides
-
-    @property
-    def with_zeros(self) -> list[int]:
-        """The places of levels of which a further run has a value that is not above 0."""
-        return [at for at, runs in self.levels.further.items() if min(map(min, runs)) <= 0]
 
     def center(self, at: int) -> float:
         """Return a level without a fault as a number."""
@@ -375,47 +369,14 @@ class _BothSides:
         places = old.levels.places
         return cls(old, new, np.array([places.get(series, -1) for series in new.levels.series], np.int64))
 
-    def pairs(self, against: Ints, *, every: bool) -> tuple[Ints, list[int]]:
+    def pairs(self, against: Ints) -> tuple[Ints, list[int]]:
         """Return the places of the candidate's levels that ``compare_columns`` compares, and those of the others.
 
-        They have values above 0 on both sides. Without ``every``, auxiliary metrics whose
-        replicas have the same values on both sides are in neither list: errors of results hardly ever change.
         ``against`` is the place of the baseline of each of the candidate's levels; below 0 without one.
         """
-        old, new = self.old, self.new
-        is_usable = _all_but(new.faults, len(new.levels)) & (against >= 0)
-        is_usable[is_usable] = _all_but(old.faults, len(old.levels))[against[is_usable]]
-        at = np.flatnonzero(is_usable)
-        before = against[at]
-        is_pair = np.minimum(old.sides.lowest[before], new.sides.lowest[at]) > 0
-        is_pair &= _all_but(old.with_zeros, len(old.levels))[before]
-        is_dropped = np.zeros(at.size, np.bool_)
-        if not every:
-            width = min(old.sides.medians.shape[1], new.sides.medians.shape[1])
-            beyond = np.arange(width) >= old.sides.sizes[before][:, None]
-            same = (old.sides.medians[before, :width] == new.sides.medians[at, :width]) | beyond
-            is_dropped |= (old.sides.sizes[before] == new.sides.sizes[at]) & same.all(axis=1)
-            is_dropped &= np.array([new.levels.series[place].metric in AUXILIARY for place in at.tolist()], np.bool_)
-        pairs = at[is_pair & ~is_dropped]
-        is_other = np.ones(len(new.levels), np.bool_)
-        is_other[pairs] = is_other[at[is_dropped]] = False
-        return pairs, np.flatnonzero(is_other).tolist()
-
-    def changes(self, before: Ints, pairs: Ints) -> list[float]:
-        """Return how much the level of each pair changed, as the absolute logarithm of its ratio."""
-        with np.errstate(all="ignore"):  # a ratio may be beyond the range of numbers
-            ratios = self.new.centers[pairs] / self.old.centers[before]
-            changes: list[float] = np.abs(np.log(ratios)).tolist()
-        return changes
-
-    def range_of(self, sources: Sequence[int], at: int) -> tuple[float, float]:
-        """Return the lowest and the highest value that a comparison reads; ``_judge`` has the same arguments."""
-        old, new = self.old.sides, self.new.sides
-        places = list(sources)
-        values = [value for source in sources for run in self.old.levels.further.get(source, ()) for value in run]
-        values += [value for run in self.new.levels.further.get(at, ()) for value in run]
-        lowest = min(*values, *old.lowest[places].tolist(), float(new.lowest[at]))
-        return lowest, max(*values, *old.highest[places].tolist(), float(new.highest[at]))
+        is_usable = _all_but(self.new.faults, len(self.new.levels)) & (against >= 0)
+        is_usable[is_usable] = _all_but(self.old.faults, len(self.old.levels))[against[is_usable]]
+        return np.flatnonzero(is_usable), np.flatnonzero(~is_usable).tolist()
 
     def fault_of_case(self, series: Series) -> int | None:
         """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
@@ -451,19 +412,8 @@ class _BothSides:
             comparison.between_nights,
         )
 
-    def row(
-        self, series: Series, verdict: Verdict, reason: str, before: int | None, after: int | None, **others: Any
-    ) -> Judgement:
-        """Return a judgement.
-
-        Args:
-            series: the series.
-            verdict: the verdict.
-            reason: why.
-            before: the place of the baseline's level; None if the baseline does not have the series.
-            after: the place of the candidate's level; None if the candidate does not have it.
-            others: further fields of the judgement, such as its ratio.
-        """
+    def row(self, series: Series, verdict: Verdict, reason: str, before: int | None, after: int | None) -> Judgement:
+        """Return a judgement without a ratio; ``before`` and ``after`` are the places of its levels, if it has any."""
         fields: dict[str, Any] = {}
         if before is not None:
             levels, further = self.old.levels, self.old.levels.further.get(before, ())
@@ -475,7 +425,7 @@ class _BothSides:
             fields["candidate_run"] = int(self.new.levels.runs[after])
             fields["candidate_s"] = self.new.center(after) if after not in self.new.faults else None
             fields["candidate_replicas"] = int(self.new.sides.sizes[after])
-        return Judgement(series, verdict, reason, **fields | others)
+        return Judgement(series, verdict, reason, **fields)
 
 
 def _all_but(places: Iterable[int], count: int) -> NDArray[np.bool_]:

@@ -64,8 +64,8 @@ class SideColumns:
         is_sound = (np.isfinite(self.medians).sum(axis=1) == self.sizes) & (self.sizes > 0)
         return np.where(is_sound, of.reduce(self.medians, axis=1, initial=np.nan), np.nan)
 
-    def where(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> "SideColumns":
-        """Return some of the sides; ``chosen`` is True for each of them, shape (sides,), or has their places."""
+    def where(self, chosen: NDArray[np.intp]) -> "SideColumns":
+        """Return some of the sides, by their places."""
         return SideColumns(self.sizes[chosen], self.medians[chosen], self.spreads[chosen], self.steps[chosen])
 
 
@@ -105,20 +105,6 @@ class LevelColumns(Mapping[Series, Level]):
     def places(self) -> Mapping[Series, int]:
         """The place of each series among the levels."""
         return {series: at for at, series in enumerate(self.series)}
-
-    def where(self, chosen: NDArray[np.bool_]) -> "LevelColumns":
-        """Return some of the levels; ``chosen`` is True for each of them, shape (levels,)."""
-        if chosen.all():
-            return self
-        place = (np.cumsum(chosen) - 1).tolist()
-        is_chosen = chosen.tolist()
-        return LevelColumns(
-            [series for series, is_in in zip(self.series, is_chosen, strict=True) if is_in],
-            self.runs[chosen],
-            {place[at]: why for at, why in self.bad.items() if is_chosen[at]},
-            self.sides.where(chosen),
-            {place[at]: runs for at, runs in self.further.items() if is_chosen[at]},
-        )
 
     def level(self, at: int) -> Level:
         """Return the level at a place."""

@@ -86,35 +86,6 @@ def peak_of(precision: str, rates: Rates) -> float | None:
     return max((rates[name] for name in PRECISIONS.get(precision, ()) if name in rates), default=None)
 
 
-def nearest_peak(
-    bytes_per_s: float | None,
-    flops_per_s: float | None,
-    precision: str,
-    rates: Rates,
-    *,
-    in_l2: bool,
-    bus_bytes_per_s: float | None = None,
-) -> PeakShare | None:
-    """Return the share of the measured peak that a case comes nearest to; None if no peak of the case is known.
-
-    Args:
-        bytes_per_s: the bandwidth of the case; None if unknown.
-        flops_per_s: its operations a second; None if unknown.
-        precision: of the operations, a key of ``PRECISIONS``; empty if unknown.
-        rates: the measured peaks of the GPU.
-        in_l2: whether the arrays of the case stay in the L2 cache between samples.
-        bus_bytes_per_s: its bytes a second over the busiest link between two GPUs; None if unknown.
-    """
-    bandwidth = L2 if in_l2 else MEMORY
-    limits = (
-        (bandwidth, bytes_per_s, rates.get(bandwidth)),
-        (precision, flops_per_s, peak_of(precision, rates)),
-        (LINK, bus_bytes_per_s, rates.get(LINK)),
-    )
-    shares = [PeakShare(name, rate / peak) for name, rate, peak in limits if rate and peak]
-    return max(shares, key=lambda near: near.share, default=None)
-
-
 def peak_of_case(
     time_s: float | None,
     moved_bytes: int,
@@ -141,11 +112,11 @@ def peak_of_case(
     if not time_s:
         return None
     partly_in_l2 = warm and IN_L2 * l2_bytes < moved_bytes < BEYOND_L2 * l2_bytes
-    return nearest_peak(
-        None if partly_in_l2 else moved_bytes / time_s,
-        flops / time_s,
-        precision,
-        rates,
-        in_l2=warm and moved_bytes <= IN_L2 * l2_bytes,
-        bus_bytes_per_s=link_bytes / time_s,
+    bandwidth = L2 if warm and moved_bytes <= IN_L2 * l2_bytes else MEMORY
+    limits = (
+        (bandwidth, moved_bytes, None if partly_in_l2 else rates.get(bandwidth)),
+        (precision, flops, peak_of(precision, rates)),
+        (LINK, link_bytes, rates.get(LINK)),
     )
+    shares = [PeakShare(name, count / time_s / peak) for name, count, peak in limits if count and peak]
+    return max(shares, key=lambda near: near.share, default=None)

@@ -103,11 +103,6 @@ class Launch:
     gpu: int = 0
     step: Literal["launch"] = "launch"
 
-    @property
-    def has_attributes(self) -> bool:
-        """Whether the launch needs more than grid, block and shared memory: only a GPU can do that."""
-        return self.cluster is not None or self.cooperative or self.programmatic
-
 
 @dataclass(frozen=True, slots=True)
 class PeerCopy:

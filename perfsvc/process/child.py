@@ -157,7 +157,9 @@ class Child:
     def end(self, *, kill: bool = False) -> None:
         """Dismiss or kill the child, and wait until it is gone."""
         self.dismiss(kill=kill)
-        self._wait()
+        if not self._process.wait(END_LIMIT_S):
+            self._process.kill()
+            self._process.wait(END_LIMIT_S)  # gives up if a driver call hangs
         self._close()
 
     def death(self) -> Death:
@@ -185,13 +187,6 @@ class Child:
             if time.monotonic() >= ends:
                 raise TimeoutError
             self.limit_output()
-
-    def _wait(self) -> bool:
-        """Wait for the child to end; return False if even a kill does not end it, because a driver call hangs."""
-        if self._process.wait(END_LIMIT_S):
-            return True
-        self._process.kill()
-        return self._process.wait(END_LIMIT_S)
 
     def _close(self) -> None:
         self._process.kill()  # what it started and left behind

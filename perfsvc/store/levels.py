@@ -150,7 +150,6 @@ def _packed(levels: Iterable[tuple[SeriesKey, dict[str, Any]]]) -> dict[SeriesKe
 def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dict[str, Any]]]:
     """Yield the columns of the level of each series of a run, with the medians as numbers."""
     metrics = _named_metrics(connection, run)
-    timed: list[tuple[SeriesKey, Sequence[Any], list[float], list[Any], Noise]] = []
     for (case, device, cache), group in groupby(_measured(connection, run), lambda row: row[:3]):
         replicas = list(group)
         time = SeriesKey(case, device, TIME, cache)
@@ -166,7 +165,10 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
             if row.median_s is not None
         ]
         if times:
-            timed.append((time, replicas, [median for median, _ in times], [of for _, of in times], noise))
+            level = judge.level_of_samples([of for _, of in times])
+            ends = (replicas[0].low_s, replicas[0].high_s) if len(times) == 1 else (None, None)
+            numbers = (*ends, level.spread, level.step)
+            yield time, _row(replicas, values=[median for median, _ in times], numbers=numbers, noise=noise)
         of_metrics: dict[str, list[float]] = defaultdict(list)
         for row in replicas:
             for name, value in metrics.get(row.id, ()):
@@ -175,11 +177,6 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
             of_metrics[MAX_ERROR] = errors
         for name, of_replicas in of_metrics.items():
             yield SeriesKey(case, device, name, cache), _row(replicas, values=of_replicas)
-    sides = judge.sides_of_samples([samples for _, _, _, samples, _ in timed])
-    for at, (series, of_time, medians, _, noise) in enumerate(timed):
-        ends = (of_time[0].low_s, of_time[0].high_s) if len(medians) == 1 else (None, None)
-        numbers = (*ends, float(sides.spreads[at]), float(sides.steps[at]))
-        yield series, _row(of_time, values=medians, numbers=numbers, noise=noise)
 
 
 def _measured(connection: Connection, run: int) -> Sequence[Any]:

@@ -107,7 +107,7 @@ def on_gpus(folder: Path, suite: Path, more: tuple[str, ...], path: Path | None)
     with real_nodes(folder, nodes_of["one"]) as nodes:
         measured("Ray, shared out, one node", [], "--on", nodes.address, *DEAL)
     measured("this host, shared out", ["cuda"], *DEAL)
-    threshold = judge.default_threshold(gpus[0].kind)
+    threshold = judge.THRESHOLDS[gpus[0].kind]
     ours, again, ray = (runs[name].medians for name in ("this host", "this host, again", "Ray"))
     rows, changed = [], {"again": 0, "Ray": 0}
     for key in sorted(ours.keys() & again.keys() & ray.keys()):

@@ -67,7 +67,7 @@ def main() -> int:
                 problems += [f"{name}: {case}" for case in runs[name].failed]
             except RuntimeError as error:
                 problems.append(f"{name}: {error}")
-    return report(runs, problems, judge.default_threshold(gpus[0].kind), LIMITS[len(gpus)], options.json)
+    return report(runs, problems, judge.THRESHOLDS[gpus[0].kind], LIMITS[len(gpus)], options.json)
 
 
 def compared(runs: Mapping[str, Ran], name: str, threshold: float) -> dict[Key, Comparison]:

@@ -1,4 +1,4 @@
-"""How often ``judge.compare`` and ``judge.compare_at_look`` are wrong or right on pairs of sides of real processes.
+"""How often ``judge.compare``, also in several looks, is wrong or right on pairs of sides of real processes.
 
 The processes are those of tests/data/noise: six kernels on an H200, 30 processes each, also with 1 and 2 % more work. A
 side is a random sample of them without replacement; two sides of the same work share no process. Pairs of the same work
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from workbench import Claim, judge_processes, table
 
-from perfsvc.judge import Comparison, compare, compare_at_look
+from perfsvc.judge import ALPHA, Comparison, compare
 from perfsvc.model import Verdict
 
 KERNELS = ("vec_add", "dot", "tr_naive", "tr_pad", "matmul", "vec_add_mid")
@@ -151,8 +151,8 @@ def in_looks(rates: Rates) -> list[Claim]:
     replicas: list[int] = []
 
     def stopped(before: Side, after: Side) -> Verdict:
-        for look, seen in enumerate(LOOKS, 1):
-            comparison: Comparison = compare_at_look(before[:seen], after[:seen], look=look, looks=len(LOOKS))
+        for seen in LOOKS:
+            comparison: Comparison = compare(before[:seen], after[:seen], alpha=ALPHA / len(LOOKS))
             if comparison.verdict is not Verdict.INCONCLUSIVE:
                 break
         replicas.append(seen)

@@ -7,6 +7,7 @@ a change of the database, so that nothing that was read before helps. With --sit
 built again after one more night. The claims count processor time, which other programs hardly change.
 """
 
+import gc
 import os
 import statistics
 import sys
@@ -19,7 +20,6 @@ from simulated.many import add_night, filled
 from workbench import Claim, finish, parsed, table
 
 from perfsvc.config import Settings
-from perfsvc.process.collecting import collecting_rarely
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.site import comparison_page, series_page
 from perfsvc.server import api
@@ -45,8 +45,8 @@ def main() -> int:
         ("--site", False, "build the whole site too"),
         ("--repeats", 3),
     )
+    gc.set_threshold(100_000, 50, 100)  # as each command does
     with (
-        collecting_rarely(),
         filled(options.database, options.cases, options.nights) as (path, folder),
         Store.open(path) as store,
     ):

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from perfsvc import judge
 from perfsvc.errors import UsageError
 from perfsvc.model import (
     MAX_ERROR,
     TIME,
-    UNJUDGED,
     Case,
     Judgement,
     Level,
@@ -20,7 +17,6 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.model.levels import LevelColumns
 from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.selection import Selection, parse
@@ -107,9 +103,12 @@ def compare(
             cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare {BASELINE} {new}"
             raise UsageError(f"{base} and {new} are the same run, {chosen.id}", cure=cure)
         require_judged(store, chosen.id)
-        levels = store.series.levels_of_runs([chosen.id, candidate.id])
+        levels: Mapping[int, Mapping[Series, Level]] = store.series.levels_of_runs([chosen.id, candidate.id])
         if excluded := {exclusion.case for exclusion in store.exclusions.of_runs([chosen.id, candidate.id])}:
-            levels = {run: _without(held, excluded) for run, held in levels.items()}
+            levels = {
+                run: {series: level for series, level in held.items() if series.case.id not in excluded}
+                for run, held in levels.items()
+            }
         verdicts = judge.verdicts(levels[chosen.id], levels[candidate.id], threshold=thresholds)
         judgements = _with_causes(store, verdicts, thresholds)
     judgements = with_answers_of_other_runs(store, judgements, thresholds)
@@ -131,11 +130,6 @@ def compare(
         tuple(row for row in selected if row.verdict is not Verdict.MISSING or row.series not in over_budget),
         tuple(skipped),
     )
-
-
-def _without(levels: LevelColumns, excluded: Collection[str | None]) -> LevelColumns:
-    """Return the levels without those of some cases, which another run may exclude."""
-    return levels.where(np.array([series.case.id not in excluded for series in levels.series], np.bool_))
 
 
 def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:
@@ -183,7 +177,7 @@ def judge_run(
             and series not in pinned
             and series.metric != MAX_ERROR
         }
-    baselines = with_nights(store, baselines, run, _judged(candidate) - alone.keys()) | alone
+    baselines = with_nights(store, baselines, run, candidate.keys() - alone.keys()) | alone
     thresholds = threshold_of_series(store, threshold)
     expected = {series: earlier for series, earlier in store.baselines.expected(run).items() if series not in baselines}
     judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
@@ -200,7 +194,7 @@ def judge_series(
     candidate = store.series.levels_of(dict.fromkeys(series, run))
     if not candidate:
         return []
-    baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, _judged(candidate))
+    baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, candidate.keys())
     thresholds = threshold_of_series(store, judge.without_override(threshold))
     return settled_by_code(store, judge.verdicts(baselines, candidate, threshold=thresholds, every=True), thresholds)
 
@@ -223,14 +217,9 @@ def judge_against(
         return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if nights_before is not None:
-        levels = with_nights(store, levels, nights_before, _judged(candidate))
+        levels = with_nights(store, levels, nights_before, candidate.keys())
     thresholds = threshold_of_series(store, threshold)
     return settled_by_code(store, judge.verdicts(levels, candidate, threshold=thresholds, every=True), thresholds)
-
-
-def _judged(series: Iterable[Series]) -> set[Series]:
-    """Return the series whose metric verdicts judge."""
-    return {measured for measured in series if measured.metric not in UNJUDGED}
 
 
 # --- what the settings say -------------------------------------------------------------------------------------------

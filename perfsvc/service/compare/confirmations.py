@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import log, log1p, prod
 
 from perfsvc import judge, units
-from perfsvc.model import TIME, Cause, Confirmation, Judgement, Series
+from perfsvc.model import TIME, Cause, Confirmation, Direction, Judgement, Series
 from perfsvc.service.compare.sides import CodeOfPair, compare_code
 from perfsvc.store import Store
 
@@ -23,7 +23,7 @@ def with_confirmations(
     A confirmation belongs to a judgement if it is about the same series, the same two runs and the same direction.
     """
     runs = {judgement.candidate_run for judgement in judgements if judgement.cause}
-    answers = {
+    answers: dict[tuple[Series, int | None, Direction | None], Confirmation] = {
         (suspect.series, suspect.judgement.baseline_run, suspect.direction): confirmation
         for run in runs
         if run is not None
@@ -32,15 +32,10 @@ def with_confirmations(
         for suspect in [confirmation.suspect]
     }
 
-    def with_confirmation(judgement: Judgement) -> Judgement:
-        """Return a judgement with the cause and the reason of its confirmation, if there is one."""
-        direction = judge.MOVES.get(judgement.verdict)
-        answer = direction and answers.get((judgement.series, judgement.baseline_run, direction))
-        if not answer:
-            return judgement
-        return replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}")
-
-    return [with_confirmation(judgement) for judgement in judgements]
+    return [
+        answered(judgement, answers.get((judgement.series, judgement.baseline_run, judge.MOVES.get(judgement.verdict))))
+        for judgement in judgements
+    ]
 
 
 def _is_answer(confirmation: Confirmation, threshold_of: Callable[[Series], float]) -> bool:
@@ -97,7 +92,7 @@ def with_answers_of_other_runs(
         if series not in newest and (judgement := _by_steps(asked[series], known, binaries, threshold_of))
     }
     return [
-        by_steps.get(judgement.series) or _answered(judgement, newest.get(judgement.series)) for judgement in judgements
+        by_steps.get(judgement.series) or answered(judgement, newest.get(judgement.series)) for judgement in judgements
     ]
 
 
@@ -161,13 +156,19 @@ def how_to_confirm(store: Store, judgements: Iterable[Judgement]) -> list[str]:
     return list(dict.fromkeys(commands))
 
 
-def _answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
-    """Return a judgement with the cause and the reason of a confirmation, which may belong to another run."""
-    if answer is None or answer.reason in judgement.reason:
+def answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
+    """Return a judgement with the cause and the reason of a confirmation, which may belong to another run.
+
+    A second call does not add the reason again.
+    """
+    if answer is None:
         return judgement
+    if answer.reason in judgement.reason:
+        return replace(judgement, cause=answer.cause)
     run = answer.suspect.judgement.candidate_run
     other = "" if run == judgement.candidate_run else f", as run {run} had it measured"
-    return replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}{other}")
+    reason = "; ".join(filter(None, [judgement.reason, f"{answer.reason}{other}"]))
+    return replace(judgement, cause=answer.cause, reason=reason)
 
 
 def _binaries_of(store: Store, judgements: Iterable[Judgement]) -> dict[Judgement, CodeOfPair]:

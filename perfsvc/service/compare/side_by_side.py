@@ -1,7 +1,7 @@
 """What the page of a comparison shows, from the same verdicts that ``perfsvc compare`` prints."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from perfsvc import judge
 from perfsvc.model import TIME, Judgement, RunRow, Series
@@ -87,28 +87,16 @@ def _summaries(judgements: Sequence[Judgement], thresholds: Mapping[Series, floa
     for row in judgements:
         if row.series.metric == TIME:
             groups[row.series.case.benchmark, row.series.device_model].append(row)
-    summarise = _summary(thresholds)
-    summaries = [summarise(benchmark, model, rows) for (benchmark, model), rows in groups.items()]
-    summaries.sort(key=lambda summary: (-(summary.ratio or 0.0), summary.benchmark, summary.device_model))
-    if len(groups) > 1:
-        summaries.append(summarise("", "", [row for rows in groups.values() for row in rows]))
-    return summaries
-
-
-def _summary(thresholds: Mapping[Series, float]) -> Callable[[str, str, Sequence[Judgement]], BenchmarkSummary]:
-    """Return a function that summarises the times of a benchmark on a GPU model."""
 
     def summary(benchmark: str, device_model: str, rows: Sequence[Judgement]) -> BenchmarkSummary:
         mean = judge.mean_ratio(rows)
+        largest = max(thresholds.get(row.series, 0.0) for row in rows)
         return BenchmarkSummary(
-            benchmark,
-            device_model,
-            tuple(rows),
-            mean.count if mean else 0,
-            mean.ratio if mean else None,
-            mean.low if mean else None,
-            mean.high if mean else None,
-            max(thresholds.get(row.series, 0.0) for row in rows),
+            benchmark, device_model, tuple(rows), mean.count, mean.ratio, mean.low, mean.high, largest
         )
 
-    return summary
+    summaries = [summary(benchmark, model, rows) for (benchmark, model), rows in groups.items()]
+    summaries.sort(key=lambda of_one: (-(of_one.ratio or 0.0), of_one.benchmark, of_one.device_model))
+    if len(groups) > 1:
+        summaries.append(summary("", "", [row for rows in groups.values() for row in rows]))
+    return summaries

@@ -91,16 +91,6 @@ def _python_modules(record: ReplayRecord) -> frozenset[str]:
     return frozenset(record.modules[step.source] for step in record.calls if step.source is not None)
 
 
-def _is_all_triton(record: ReplayRecord) -> bool:
-    """Return whether perfsvc itself launches all Python kernels of a case through Triton.
-
-    Then the cubins and the launches are the whole code: no other Python runs between them.
-    """
-    return bool(calls := record.calls) and all(
-        step.package is not None and step.package.package == "triton" and not step.package.grid for step in calls
-    )
-
-
 def changed_packages(before: PythonCode | None, after: PythonCode | None) -> str:
     """Return which packages, files and environment variables differ: ``triton 3.4.0 → 3.5.0``; empty if a side is None.
 
@@ -255,7 +245,8 @@ class _Comparer:
             # With other packages, options are not compared: another Triton may have other options and defaults.
             same_options = bool(packages) or _options(old.python.kernels) == _options(new.python.kernels)
         same_modules = self._same_modules(old.record, new.record)
-        if _are_defined_by_cubins(old, new) and same_launch and same_kernels and self._same_inputs(old, new):
+        is_all_cubins = _are_defined_by_cubins(old, new) and same_launch and same_kernels
+        if is_all_cubins and (old.record.bench == new.record.bench or self._same_bench(old, new, frozenset())):
             same_text, same_options, packages, same_modules = True, True, "", self._same_compiled(old, new)
         if not (same_modules or packages) and old.row.sources == new.row.sources:
             packages = _listed(_differing(tuple(old.row.built_with), tuple(new.row.built_with)))
@@ -321,10 +312,6 @@ class _Comparer:
         from perfsvc.suite.python_source import same_source
 
         return same_source(before, after, functions, outline=outline)
-
-    def _same_inputs(self, old: _Code, new: _Code) -> bool:
-        """Return whether both sides make their inputs with the same code."""
-        return old.record.bench == new.record.bench or self._same_bench(old, new, frozenset())
 
     def _same_compiled(self, old: _Code, new: _Code) -> bool:
         """Return whether both sides have equal modules, apart from texts of Python files."""
@@ -404,9 +391,16 @@ def _changes_of_launches(old: _Code, new: _Code) -> Iterator[str]:
 
 
 def _are_defined_by_cubins(old: _Code, new: _Code) -> bool:
-    """Return whether the cubins of Triton and the launches are the whole code of both sides."""
+    """Return whether the cubins of Triton and the launches are the whole code of both sides.
+
+    They are if perfsvc itself launches all Python kernels through Triton: no other Python runs between them.
+    """
     return all(
-        _is_all_triton(code.record)
+        bool(code.record.calls)
+        and all(
+            step.package is not None and step.package.package == "triton" and not step.package.grid
+            for step in code.record.calls
+        )
         and code.python is not None
         and bool(code.python.kernels)
         and all(kernel.code for kernel in code.python.kernels)
@@ -423,7 +417,7 @@ def _changes_of_package_calls(before: PackageCall, after: PackageCall) -> Iterat
     was, now = before.configurations, after.configurations
     if len(was) == len(now) == 1:
         if was[0].grid != now[0].grid:
-            yield f"grid {_extent3(was[0].grid)} → {_extent3(now[0].grid)}"
+            yield f"grid {_extent(was[0].grid)} → {_extent(now[0].grid)}"
         old, new = dict(was[0].values), dict(now[0].values)
         for name in dict.fromkeys(chain(old, new)):
             if old.get(name, "unset") != new.get(name, "unset"):
@@ -431,14 +425,9 @@ def _changes_of_package_calls(before: PackageCall, after: PackageCall) -> Iterat
     elif was != now:
         yield f"{units.count(len(was), 'configuration')} → {len(now)}"
     if before.block != after.block:
-        yield f"block {_extent3(before.block)} → {_extent3(after.block)}"
+        yield f"block {_extent(before.block)} → {_extent(after.block)}"
     if before.shared_bytes != after.shared_bytes:
         yield f"dynamic shared memory {before.shared_bytes} B → {after.shared_bytes} B"
-
-
-def _extent3(extent: tuple[int, ...]) -> str:
-    x, y, z = (*extent, 1, 1, 1)[:3]
-    return _extent((x, y, z))
 
 
 def _unique(kernels: Iterable[TritonKernel]) -> Mapping[str, TritonKernel]:
@@ -449,7 +438,9 @@ def _unique(kernels: Iterable[TritonKernel]) -> Mapping[str, TritonKernel]:
     return {name: same[0] for name, same in by_name.items() if len(same) == 1}
 
 
-def _extent(extent: tuple[int, int, int]) -> str:
+def _extent(extent: tuple[int, ...]) -> str:
     """Return the extent of a grid or block without the dimensions of 1 at its end: ``128``, ``32 x 8``."""
-    x, y, z = extent
-    return " x ".join(map(str, (x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
+    extent = (*extent, 1)
+    while len(extent) > 1 and extent[-1] == 1:
+        extent = extent[:-1]
+    return " x ".join(map(str, extent))

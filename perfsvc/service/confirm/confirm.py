@@ -15,6 +15,7 @@ from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, Judgement, Status, Suspect
+from perfsvc.service.compare.confirmations import answered
 from perfsvc.service.confirm.conclude import REFUSED, Confirmer
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.findings.suspects import size_of_change
@@ -274,13 +275,6 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
         if confirmation.suspect.change is not ChangeKind.AGAIN
     }
 
-    def with_cause(judgement: Judgement) -> Judgement:
-        """Return a judgement with its confirmation's cause and reason; a second call does not add the reason again."""
-        answer = answers.get(judgement.series)
-        if answer is None or judgement.cause is None:
-            return judgement
-        has_reason = answer.reason in judgement.reason
-        reason = judgement.reason if has_reason else "; ".join(filter(None, [judgement.reason, answer.reason]))
-        return replace(judgement, cause=answer.cause, reason=reason)
-
-    return [with_cause(judgement) for judgement in judgements]
+    return [
+        answered(judgement, answers.get(judgement.series)) if judgement.cause else judgement for judgement in judgements
+    ]

@@ -125,15 +125,14 @@ def _devices(store: Store, run: int) -> set[str]:
     return {uuid for devices in store.expectations.cases_of(run).measured.values() for uuid in devices}
 
 
-def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Missed:
+def check_hosts(store: Store, every_s: float) -> Missed:
     """Raise a finding about each host whose night is overdue or in the future; resolve those of hosts that are back.
 
     Args:
         store: the database.
         every_s: seconds after which a host's next night is due; 0 to expect none.
-        now: the time; by default the current time.
     """
-    now = now or datetime.now(UTC)
+    now = datetime.now(UTC)
     hosts = _compare_hosts(store, every_s, now)
     store.expectations.update(hosts.seen, hosts.missing, now=now)
     linked = [row for row in store.expectations.of_host(None) if row.finding is not None]

@@ -104,7 +104,9 @@ def set_state(
         UsageError: nothing of the finding is selected, or the finding cannot get this state.
     """
     series, by = _selected(store, number, selection), by or user_name()
-    if state is FindingState.ACCEPTED and step is None and _is_missing(store, number):
+    finding = store.findings.get(number)
+    is_missing = finding.cause is Cause.MISSING and finding.state not in OVER
+    if state is FindingState.ACCEPTED and step is None and is_missing:
         forget(store, (), by=by, reason=reason, finding=number)
         return store.findings.get(number)
     return store.findings.set_state(number, state, reason=reason, by=by, until=until, series=series, step=step)
@@ -130,12 +132,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}"
-
-
-def _is_missing(store: Store, number: int) -> bool:
-    """Return whether a finding that is not over is about something missing."""
-    finding = store.findings.get(number)
-    return finding.cause is Cause.MISSING and finding.state not in {FindingState.ACCEPTED, FindingState.RESOLVED}
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:

@@ -279,7 +279,11 @@ class SeriesChange:
         measured = measured[measured >= first]
         old_runs = max(int((measured < alert.start).sum()), 1)
         change = cls(alert, values, measured[:old_runs], measured[old_runs:])
-        return change if change.new.size and change.is_still_there else None
+        if not change.new.size:
+            return None
+        # A mixture always counts: each run shows one of its two levels.
+        counts = alert.raised == len(values) - 1 or alert.kind is ChangeKind.MIXTURE
+        return change if counts or is_nearer(float(values[-1]), change.after, change.before) else None
 
     @property
     def before(self) -> float:
@@ -297,12 +301,6 @@ class SeriesChange:
         return float(self.values[-1]) / self.before
 
     @property
-    def is_still_there(self) -> bool:
-        """Whether the newest run shows the change. A mixture always counts: each run shows one of its two levels."""
-        raised_now = self.alert.raised == len(self.values) - 1
-        return raised_now or self.alert.kind is ChangeKind.MIXTURE or self.is_after(float(self.values[-1]))
-
-    @property
     def last_before(self) -> list[int]:
         """The runs that may be the last one of the level before, the latest first."""
         earliest = self._earliest - 1
@@ -312,10 +310,6 @@ class SeriesChange:
     def _earliest(self) -> int:
         """The earliest run that the new level may have begun with, among ``old`` and ``new``."""
         return judge.earliest_start(self.values[np.concatenate([self.old, self.new])], self.old.size)
-
-    def is_after(self, level: float) -> bool:
-        """Return whether a level is nearer to the level after the change than to the level before."""
-        return is_nearer(level, self.after, self.before)
 
     def contains(self, run: int, level: float | None) -> bool:
         """Return whether a run with this level lies after the change.

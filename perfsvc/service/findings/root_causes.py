@@ -101,10 +101,9 @@ class RootCauses:
             return begun or self._commits_of(suspect.series, since)
         old, new = self._used(suspect)
         if cause is Cause.TOOLCHAIN:
-            changed = ""
-            if old and new:
-                toolkit = _changed("", old.environment.toolkit, new.environment.toolkit)
-                changed = changed_packages(old.python, new.python) or toolkit
+            changed = changed_packages(old.python, new.python) if old and new else ""
+            if not changed and old and new and old.environment.toolkit != new.environment.toolkit:
+                changed = f"{old.environment.toolkit} → {new.environment.toolkit}"
             return changed or f"{CODE_OF_RUN}{self._run}"
         if cause is Cause.INPUTS:
             changed = changed_inputs(old.python, new.python) if old and new else ""
@@ -317,7 +316,3 @@ def _without_device(series: Series, direction: Direction) -> tuple[Case, str, Ca
 
 def _case_of(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
-
-
-def _changed(name: str, before: str, after: str) -> str:
-    return f"{name}{before} → {after}" if before != after else ""

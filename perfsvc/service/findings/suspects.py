@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import inf, log
-from types import MappingProxyType
 
 from perfsvc import judge, units
 from perfsvc.model import (
@@ -46,10 +45,6 @@ GROWN = 2.0
 
 ALERTED = frozenset(ChangeKind) - {ChangeKind.REGRESSION, ChangeKind.AGAIN}
 """The kinds of change that an alert reports."""
-
-NO_PLATEAUS: Mapping[Series, tuple[Direction, int]] = MappingProxyType({})
-
-NO_STEPS: Mapping[tuple[Series, int], Judgement] = MappingProxyType({})
 
 Recovered = tuple[int, Series, int]
 """A finding's number, one of its series, and the step from which the series has recovered."""
@@ -177,7 +172,9 @@ def changes_of_run(
     groups = judge.moved_together(current.values(), sides).values()
     return RunChanges(
         to_confirm=tuple(
-            suspect for series, suspect in suspects.items() if _has_to_be_confirmed(suspect, is_alert=series in raised)
+            suspect
+            for series, suspect in suspects.items()
+            if (suspect.direction is Direction.SLOWER or series in raised) and suspect.judgement.cause in TO_CONFIRM
         ),
         together=tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
         judgements=tuple(current.values()),
@@ -208,11 +205,6 @@ def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
     change = "" if judgement.ratio is None else f"{units.percent(judgement.ratio)} "
     evidence = f"{change}against {judgement.against}"
     return Suspect(judgement, ChangeKind.REGRESSION, judge.MOVES[judgement.verdict], evidence)
-
-
-def _has_to_be_confirmed(suspect: Suspect, *, is_alert: bool) -> bool:
-    wanted = suspect.direction is Direction.SLOWER or is_alert
-    return wanted and suspect.judgement.cause in TO_CONFIRM
 
 
 def _by_environment(suspect: Suspect) -> Suspect:
@@ -266,9 +258,9 @@ def recovered_series(
 def recovered(
     findings: Iterable[Finding],
     judgements: Iterable[Judgement],
-    alerted: AbstractSet[Series] = frozenset(),
-    ended: Mapping[Series, tuple[Direction, int]] = NO_PLATEAUS,
-    by_step: Mapping[tuple[Series, int], Judgement] = NO_STEPS,
+    alerted: AbstractSet[Series],
+    ended: Mapping[Series, tuple[Direction, int]],
+    by_step: Mapping[tuple[Series, int], Judgement],
 ) -> list[Recovered]:
     """Return the steps of findings whose series have recovered, back to the level before the step.
 

@@ -28,7 +28,6 @@ from perfsvc.model import (
     Unit,
     Verdict,
 )
-from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.review import Review, SourceLocation, comparison_review, kernel_line
 from perfsvc.report.rows import ComparedRun
 from perfsvc.selection import Selection
@@ -200,7 +199,16 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         comparer = _RevisionJudge(
             request, devices, old_cases, new_cases, data=changed_data(request.suite, base_tree, new_tree)
         )
-        settings = _settings(request, new.targets, binaries, servers, progress)
+        settings = PairSettings(
+            devices={device.uuid: device for device in devices},
+            sampling=default_sampling,
+            helper_kernels=helper_kernels_of(new.targets, binaries),
+            seed=seed_of(request.seed),
+            threshold=request.threshold,
+            budget_s=request.budget_s,
+            servers=servers,
+            report=progress.report,
+        )
         judgements, over_budget = comparer.judge(settings, progress)
         locations = base.locations() | new.locations()
     return RevisionComparison(
@@ -212,25 +220,6 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         warnings=base.problems,
         locations=locations,
         thresholds={row.series: _threshold(row.series, devices, request) for row in judgements},
-    )
-
-
-def _settings(
-    request: RevisionsRequest,
-    targets: Sequence[Target],
-    binaries: Binaries,
-    servers: ForkServers,
-    progress: Progress,
-) -> PairSettings:
-    return PairSettings(
-        devices={target.device.uuid: target.device for target in targets},
-        sampling=default_sampling,
-        helper_kernels=helper_kernels_of(targets, binaries),
-        seed=seed_of(request.seed),
-        threshold=request.threshold,
-        budget_s=request.budget_s,
-        servers=servers,
-        report=progress.report,
     )
 
 
@@ -473,4 +462,4 @@ def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:
 def _level(measurements: Sequence[Measurement]) -> float | None:
     """Return the level of some replicas in seconds; None if none of them has a time."""
     samples = [run.samples_s for run in measurements if run.samples_s]
-    return judge.center_of(judge.sides_of_samples([samples]).medians[0]) if samples else None
+    return judge.center_of(judge.level_of_samples(samples).medians) if samples else None

@@ -50,14 +50,11 @@ class Heartbeat:
     Args:
         variable: the environment variable that holds the URL; empty for no heartbeat.
         report: receives a sentence about a ping that did not arrive.
-        environment: the environment variables; None for the variables of this process.
     """
 
-    def __init__(
-        self, variable: str, report: Callable[[str], object], environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, variable: str, report: Callable[[str], object]) -> None:
         self._variable, self._report = variable, report
-        self._url = (os.environ if environment is None else environment).get(variable, "").strip() if variable else ""
+        self._url = os.environ.get(variable, "").strip()
         self.failed = False
 
     def __enter__(self) -> Self:
@@ -81,20 +78,13 @@ class Heartbeat:
         self._report(f"warning: the heartbeat did not arrive ({event or 'end'}): {problem}")
 
 
-def _with_path(url: str, event: str) -> str:
-    """Return a URL with an event appended to its path."""
-    if not event:
-        return url
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{event}"))
-
-
 def _problem_of(address: str, event: str) -> str:
-    """Send an event to a URL and return what went wrong, without the URL; empty if nothing did."""
+    """Append an event to the path of a URL, ask for it, and return what went wrong, without the URL; else empty."""
     try:
-        url = _with_path(address, event)
-        if urlsplit(url).scheme not in {"http", "https"}:
+        parts = urlsplit(address)
+        if parts.scheme not in {"http", "https"}:
             return "its variable holds no http or https URL"
+        url = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{event}")) if event else address
         with contextlib.closing(urllib.request.urlopen(url, timeout=LIMIT_S)):  # noqa: S310 - the scheme is checked
             return ""
     except urllib.error.HTTPError as error:

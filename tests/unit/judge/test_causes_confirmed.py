@@ -111,9 +111,9 @@ def causes(rng, times, *, slower=0.0, device=0.0, between=0.01, threshold=0.03):
             np.exp(rng.normal(change, between, (count, 1))) * np.exp(rng.normal(0, 0.003, (count, 20)))
             for change, count in ((0.0, 3), (np.log1p(device), 12), (np.log1p(device) + np.log1p(slower), 12))
         )
-        for look, pairs in enumerate(judge.LOOKS, 1):
+        for pairs in judge.LOOKS:
             sides = list(old[:pairs]), list(new[:pairs])
-            compared = judge.compare_at_look(*sides, look=look, looks=len(judge.LOOKS), threshold=threshold)
+            compared = judge.compare(*sides, threshold=threshold, alpha=judge.ALPHA / len(judge.LOOKS))
             if judge.is_decided(compared, SLOWER, threshold):
                 break
         drift = judge.compare(list(stored), sides[0], threshold=threshold)
@@ -196,6 +196,6 @@ def test_one_pair_of_an_equal_gpu_rarely_disagrees():
                 old = [rng.normal(0, noise, 1) for _ in range(pairs + 1)]
                 new = [rng.normal(math.log(1.05), noise, 1) for _ in range(pairs + 1)]
                 old, new = [np.exp(times) for times in old], [np.exp(times) for times in new]
-                first = judge.compare_at_look(old[:pairs], new[:pairs], look=1, looks=4)
+                first = judge.compare(old[:pairs], new[:pairs], alpha=judge.ALPHA / 4)
                 disagreed += not judge.agrees(first, pairs, float(new[-1][0] / old[-1][0]), threshold=0.01)
             assert disagreed <= 1, (pairs, noise)

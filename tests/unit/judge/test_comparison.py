@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perfsvc.judge import Comparison, center_of, compare, sides_of_samples
+from perfsvc.judge import Comparison, center_of, compare, level_of_samples
 from perfsvc.model import Verdict
 
 Side = list[NDArray[np.float64]]
@@ -169,7 +169,7 @@ def test_an_unchanged_case_stays_unchanged_with_a_wider_threshold_and_whatever_t
 @given(sides, sides)
 def test_swapped_sides_have_the_inverse_ratio_of_their_levels_and_the_opposite_verdict(baseline, candidate):
     there, back = compare(baseline, candidate), compare(candidate, baseline)
-    before, after = (center_of(sides_of_samples([side]).medians[0]) for side in (baseline, candidate))
+    before, after = (center_of(level_of_samples(side).medians) for side in (baseline, candidate))
     assert there.ratio == pytest.approx(after / before)
     assert there.ratio * back.ratio == pytest.approx(1.0)
     assert (there.low is None, there.high is None) == (back.low is None, back.high is None)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perfsvc.judge import compare, compare_at_look
+from perfsvc.judge import ALPHA, compare
 from perfsvc.model import Verdict
 
 Side = list[NDArray[np.float64]]
@@ -14,7 +14,7 @@ CHANGES = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
 def first_change(before: Side, after: Side) -> tuple[Verdict, int]:
     """Return the first change that any look calls, and the look."""
     for look, seen in enumerate(REPLICAS, 1):
-        comparison = compare_at_look(before[:seen], after[:seen], look=look, looks=len(REPLICAS), threshold=0.0)
+        comparison = compare(before[:seen], after[:seen], threshold=0.0, alpha=ALPHA / len(REPLICAS))
         if comparison.verdict in {Verdict.REGRESSION, Verdict.IMPROVEMENT}:
             return comparison.verdict, look
     return comparison.verdict, len(REPLICAS)
@@ -24,13 +24,6 @@ def sides(generator: np.random.Generator, change: float) -> tuple[Side, Side]:
     """Return replicas of a single sample, whose logarithms have a standard deviation of 1 %."""
     noise = 0.01 * generator.standard_normal((2, REPLICAS[-1], 1))
     return list(np.exp(noise[0])), list(np.exp(change + noise[1]))
-
-
-def test_each_of_several_looks_has_an_equal_part_of_the_error_and_a_single_look_all_of_it() -> None:
-    before, after = sides(np.random.default_rng(2), 0.02)
-    for look in (1, 2, 4):
-        assert compare_at_look(before, after, look=look, looks=4) == compare(before, after, alpha=0.01 / 4)
-    assert compare_at_look(before, after, look=1, looks=1, threshold=0.02) == compare(before, after, threshold=0.02)
 
 
 @pytest.mark.parametrize(("trials", "limit"), [(300, 6), pytest.param(3000, 30, marks=pytest.mark.slow)])
@@ -43,9 +36,3 @@ def test_equal_levels_are_rarely_called_changed_and_four_deviations_long_before_
     found = [first_change(*sides(generator, 0.04)) for _ in range(100)]
     assert sum(verdict is Verdict.REGRESSION for verdict, _ in found) >= 99
     assert np.mean([look for _, look in found]) < 3.5
-
-
-def test_a_look_beyond_the_looks_is_refused():
-    for look, looks in [(0, 3), (4, 3), (1, 0)]:
-        with pytest.raises(ValueError, match="not one of the looks"):
-            compare_at_look([[1.0]], [[1.0]], look=look, looks=looks)

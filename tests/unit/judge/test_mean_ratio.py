@@ -33,7 +33,7 @@ def test_without_a_finite_interval_the_mean_has_none_and_what_has_no_ratio_does_
         assert mean.ratio == pytest.approx(2.0), ends
         assert mean.low is mean.high is None, ends
     for ratio in (None, 0.0, math.inf):
-        assert mean_ratio([judged(ratio)]) is None, ratio
+        assert mean_ratio([judged(ratio)]).ratio is None, ratio
         assert mean_ratio([judged(ratio), judged(1.5, 1.4, 1.6)]).count == 1, ratio
 
 

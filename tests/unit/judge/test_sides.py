@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from perfsvc.judge.comparison import compare, compare_columns, compare_levels, compare_with_each
-from perfsvc.judge.sides import level_of_samples, sides_of_samples
+from perfsvc.judge.levels import level_of_samples
 from perfsvc.model import Verdict
+from perfsvc.model.levels import SideColumns
 
 
 def _random_sides(seed: int) -> list[tuple[tuple[float, ...], ...]]:
@@ -29,6 +30,10 @@ def _random_sides(seed: int) -> list[tuple[tuple[float, ...], ...]]:
             replicas = [np.abs(replica) * 1e305 for replica in replicas]
         sides.append(tuple(tuple(replica.astype(np.float32 if kind == 4 else float).tolist()) for replica in replicas))
     return sides
+
+
+def sides_of_samples(many) -> SideColumns:
+    return SideColumns.of_levels(list(map(level_of_samples, many)))
 
 
 def test_many_sides_are_those_read_one_by_one():

@@ -1,8 +1,6 @@
 """The smallest relevant change: by rule, by command, by kind of device."""
 
-import pytest
-
-from perfsvc.judge import Thresholds, default_threshold, threshold_of, without_override
+from perfsvc.judge import Thresholds, threshold_of, without_override
 from perfsvc.model import Case
 
 NAIVE = Case("transpose", "naive", (("n", 64),))
@@ -45,12 +43,9 @@ def test_the_last_rule_that_applies_decides_unless_the_command_has_a_threshold()
 
 def test_without_a_rule_the_kind_of_device_decides():
     for kind, usual in {"cuda": 0.01, "cpu": 0.5, "fake": 0.01}.items():
-        assert default_threshold(kind) == usual, kind
         for option in (None, Thresholds()):
             assert threshold_of(NAIVE, "time", kind, option) == usual, kind
         assert threshold_of(NAIVE, "time", kind, 0.25) == 0.25
-    with pytest.raises(ValueError, match="'tpu': the kinds are cpu, cuda, fake"):
-        default_threshold("tpu")
 
 
 def test_a_rule_that_applies_to_no_case_is_reported():

@@ -39,20 +39,9 @@ def test_columns_are_a_mapping_of_the_levels():
         assert LevelColumns.of(columns) is columns
 
 
-def test_some_of_the_columns_are_some_of_the_levels():
-    for seed in range(5):
-        levels = many(seed)
-        columns = LevelColumns.of(levels)
-        chosen = np.random.default_rng(seed).random(len(levels)) < 0.5
-        expected = {series: level for (series, level), is_in in zip(levels.items(), chosen, strict=True) if is_in}
-        assert plain(columns.where(chosen)) == plain(expected)
-        assert columns.where(np.ones(len(levels), np.bool_)) is columns
-
-
 def test_no_levels_are_no_columns():
     columns = LevelColumns.of({})
     assert (len(columns), dict(columns)) == (0, {})
-    assert columns.where(np.empty(0, np.bool_)) is columns
 
 
 def test_a_side_has_ends_if_all_its_medians_are_finite():

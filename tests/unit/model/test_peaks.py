@@ -1,6 +1,6 @@
 """Which measured peak a case comes nearest to."""
 
-from perfsvc.model import PeakShare, nearest_peak, peak_of, peak_of_case, plausible
+from perfsvc.model import PeakShare, peak_of, peak_of_case, plausible
 
 RATES = {"memory": 3e12, "l2": 8e12, "fp32": 60e12, "fp64": 30e12, "fp64_tensor": 60e12, "bf16": 900e12}
 
@@ -12,13 +12,13 @@ def test_the_nearest_peak_is_the_one_of_which_a_case_has_the_largest_share():
         (6e12, 6e12, "fp32", True, PeakShare("l2", 0.75)),
         (1.5e12, 450e12, "bf16", False, PeakShare("memory", 0.5)),
         (1.5e12, 450e12, "fp8", False, PeakShare("memory", 0.5)),  # its peak is not known
-        (None, 15e12, "fp64", False, PeakShare("fp64", 0.25)),
-        (1.5e12, None, "", False, PeakShare("memory", 0.5)),
-        (None, None, "fp32", False, None),
+        (0, 15e12, "fp64", False, PeakShare("fp64", 0.25)),
+        (1.5e12, 0, "", False, PeakShare("memory", 0.5)),
+        (0, 0, "fp32", False, None),
     ]
     assert [
-        nearest_peak(bytes_per_s, flops_per_s, precision, RATES, in_l2=in_l2)
-        for bytes_per_s, flops_per_s, precision, in_l2, _ in cases
+        peak_of_case(1.0, moved_bytes, flops, precision, RATES, warm=in_l2, l2_bytes=2 * moved_bytes)
+        for moved_bytes, flops, precision, in_l2, _ in cases
     ] == [nearest for *_, nearest in cases]
 
 
@@ -29,7 +29,7 @@ def test_double_precision_is_limited_by_the_faster_of_its_units():
 
 
 def test_without_the_peak_of_the_l2_cache_a_case_in_it_has_no_share_of_the_memory():
-    assert nearest_peak(6e12, None, "", {"memory": 3e12}, in_l2=True) is None
+    assert peak_of_case(1.0, 6e12, 0, "", {"memory": 3e12}, warm=True, l2_bytes=12e12) is None
 
 
 def test_the_limit_of_fp64_is_unknown_without_the_tensor_cores_that_the_gpu_has():

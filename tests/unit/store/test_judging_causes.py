@@ -436,7 +436,7 @@ def test_a_run_recovers_a_series_if_it_shows_the_old_level_and_cannot_show_the_m
         moved = replace(moved, ratio=slower, baseline_s=1e-4, candidate_s=1e-4 * slower, **given)
         tonight = Judgement(moved.series, verdict, "", ratio, low, high, baseline_s=1e-4, candidate_s=1e-4 * ratio)
         alerts, ended = {moved.series} if alerted else set(), {moved.series: plateau} if plateau else {}
-        back = recovered([replace(found, moved=(moved,))], [tonight], alerts, ended)
+        back = recovered([replace(found, moved=(moved,))], [tonight], alerts, ended, {})
         assert back in ([], [(found.id, moved.series, 1)])
         return bool(back)
 

@@ -56,9 +56,7 @@ class StandInGpu:
                 break
             before, after = ([run.samples_s for run in side] for side in (results.baseline, results.candidate))
             results.looks = look
-            results.comparison = judge.compare_at_look(
-                before, after, look=look, looks=len(judge.LOOKS), threshold=threshold
-            )
+            results.comparison = judge.compare(before, after, threshold=threshold, alpha=judge.ALPHA / len(judge.LOOKS))
             if enough(results.comparison):
                 break
         return results

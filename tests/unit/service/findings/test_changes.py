@@ -9,7 +9,7 @@ from perfsvc.judge import Alert, SameOnBothSides, earliest_start
 from perfsvc.judge.changes.detect import detect_changes_in_each
 from perfsvc.model import Case, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
 from perfsvc.service.findings import alerts
-from perfsvc.service.findings.alerts import SeriesChange
+from perfsvc.service.findings.alerts import SeriesChange, is_nearer
 
 ONE_SEGMENT = np.zeros(60, dtype=np.int64)
 
@@ -84,7 +84,7 @@ def test_a_noisy_run_long_before_a_change_does_not_belong_to_it() -> None:
     values[10] = 101.0
     change = SeriesChange.of([step(40, 59)], values, ONE_SEGMENT)
     assert change is not None
-    assert change.is_after(101.0)
+    assert is_nearer(101.0, change.after, change.before)
     assert [change.contains(night, 101.0) for night in (10, 30, 40)] == [False, False, True]
 
 
