@@ -5,14 +5,14 @@ the run. Comparisons, histories and pages read levels alone; only they are small
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, update
 from sqlalchemy import case as sql_case
 
 from perfsvc import judge
@@ -109,8 +109,8 @@ _MEASURED = (
     "python_code_id",
     "medians",
     "level",
-    "low_s",
-    "high_s",
+    "level_low",
+    "level_high",
     *_OF_SAMPLES,
 )
 """What of a level measurements show, besides its reason."""
@@ -136,14 +136,17 @@ def note_exclusions(connection: Connection, run: int) -> None:
 
 
 def _packed(levels: Iterable[tuple[SeriesKey, dict[str, Any]]]) -> dict[SeriesKey, dict[str, Any]]:
-    """Return levels with their medians as blobs, and the number of each level, computed together."""
+    """Return levels with their medians as blobs, and the number and the interval of each, computed together."""
     found = dict(levels)
     medians = [np.asarray(level["medians"], _VALUE) for level in found.values()]
     sizes = np.array(list(map(len, medians)), np.int64)
     values = SideColumns.of(sizes, np.concatenate(medians) if medians else np.empty(0)).medians
-    for level, of_replicas, center in zip(found.values(), medians, judge.levels_of(values)[0].tolist(), strict=True):
+    ends = zip(*(end.tolist() for end in judge.levels_of(values)), strict=True)
+    for level, of_replicas, (center, low, high) in zip(found.values(), medians, ends, strict=True):
         level["medians"] = of_replicas.tobytes() or None
         level["level"] = _finite(center)
+        if of_replicas.size > 1:
+            level["level_low"], level["level_high"] = _finite(low), _finite(high)
     return found
 
 
@@ -246,7 +249,7 @@ def _row(
     """
     first = replicas[0]
     is_one = len({(row.environment_id, row.binary_id, row.python_code_id) for row in replicas}) == 1
-    low_s, high_s, spread, step_s = map(_finite, numbers)
+    low, high, spread, step_s = map(_finite, numbers)
     return {
         "status": status,
         "reason": reason,
@@ -254,8 +257,8 @@ def _row(
         "binary_id": first.binary_id if is_one else None,
         "python_code_id": first.python_code_id if is_one else None,
         "medians": values,
-        "low_s": low_s,
-        "high_s": high_s,
+        "level_low": low,
+        "level_high": high,
         "spread": spread,
         "step_s": step_s,
         "noise_within": number(noise.within),
@@ -280,22 +283,14 @@ class StoredLevels:
     Attributes:
         runs: the run of each level.
         series: the id of its series.
-        environments: the id of its environment.
-        lows: the low end of the interval of a single replica; NaN if there are several, or none.
-        highs: the high end.
         sides: its replicas.
         bad: the status and the reason of each level that is not ok, by row.
-        excluded: why a level is excluded from judging, by row.
     """
 
     runs: Ints
     series: Ints
-    environments: Ints
-    lows: Floats
-    highs: Floats
     sides: SideColumns
     bad: Mapping[int, tuple[Status, str]]
-    excluded: Mapping[int, str]
 
     def values(self, row: int) -> tuple[float, ...]:
         """Return the value of each replica of a level."""
@@ -319,81 +314,107 @@ class StoredLevels:
             {},
         )
 
-    def histories(self, series: Mapping[int, Series]) -> dict[Series, SeriesHistory]:
-        """Return the history of each series, the series that was measured first before the others."""
-        order = np.lexsort((self.runs, self.series))
-        numbers, begins = np.unique(self.series[order], return_index=True)
-        rows_of = dict(zip(numbers.tolist(), np.split(order, begins[1:]), strict=False))  # no level is one empty part
-        rank = {number: at for at, number in enumerate(series)}
-        known = [number for number in rows_of if number in rank]
-        known.sort(key=lambda number: (int(self.runs[rows_of[number][0]]), rank[number]))
-        odd = self.bad.keys() | self.excluded.keys()
-        return {series[number]: self._history(rows_of[number], series[number].metric, odd) for number in known}
-
-    def _history(self, rows: Ints, metric: str, odd: Collection[int]) -> SeriesHistory:
-        width = max(int(self.sides.sizes[rows].max(initial=0)), 1)
-        medians = self.sides.medians[rows, :width]
-        if medians.shape[1] < width:  # no level at all has a replica
-            medians = np.full((rows.size, width), np.nan)
-        of_rows = [(at, row) for at, row in enumerate(rows.tolist()) if row in odd] if odd else []
-        return SeriesHistory(
-            self.runs[rows],
-            self.environments[rows],
-            medians,
-            self.lows[rows] if metric == TIME else None,
-            self.highs[rows] if metric == TIME else None,
-            {at: self.bad[row] for at, row in of_rows if row in self.bad},
-            {at: self.excluded[row] for at, row in of_rows if row in self.excluded},
-        )
-
 
 def replicas_in(medians: bytes | None) -> int:
     """Return how many replicas a level with these medians has."""
     return len(medians or b"") // _VALUE.itemsize
 
 
-def read_levels(connection: Connection, *where: ColumnElement[bool], only_numbers: bool = False) -> StoredLevels:
-    """Return the levels that meet some conditions.
+def read_levels(connection: Connection, *where: ColumnElement[bool]) -> StoredLevels:
+    """Return the levels that meet some conditions, as comparisons need them."""
+    keys, numbers, medians = _read(connection, where, (Levels.spread, Levels.step_s), with_medians=True)
+    bad, _ = _odd(connection, where, keys)
+    steps = np.where(np.isnan(numbers[1]), np.inf, numbers[1])
+    sides = SideColumns(medians.sizes, medians.medians, np.nan_to_num(numbers[0]), steps)
+    return StoredLevels(keys[0], keys[1], sides, bad)
+
+
+def read_histories(
+    connection: Connection, series: Mapping[int, Series], *where: ColumnElement[bool], positive: bool = False
+) -> dict[Series, SeriesHistory]:
+    """Return the history of each series in the levels that meet some conditions, the series measured first at first.
 
     Args:
         connection: a transaction.
+        series: the series by their id; levels of others are left out.
         where: the conditions.
-        only_numbers: return each level as if its number were the only replica, and without environment and interval:
-            reading so is twice as fast.
+        positive: whether a level counts only if all its replicas are above 0; else its number is NaN.
     """
-    is_odd = or_(Levels.status != Status.OK, Levels.excluded.is_not(None))
-    shown: tuple[Any, ...] = (Levels.environment_id, Levels.low_s, Levels.high_s, Levels.spread, Levels.step_s)
-    query: Select[Any] = select(Levels.run_id, Levels.series_id, sql_case((is_odd, 1), else_=0))
-    query = query.add_columns(*((Levels.level,) if only_numbers else (*shown, Levels.medians)))
-    tables, blobs = [np.empty((0, 4 if only_numbers else 8))], list[bytes]()
+    columns = (Levels.environment_id, Levels.level, Levels.level_low, Levels.level_high, func.length(Levels.medians))
+    keys, numbers, medians = _read(connection, where, columns, with_medians=positive)
+    bad, excluded = _odd(connection, where, keys)
+    runs, ids, _ = keys
+    segments, level, low, high, sizes = numbers
+    if positive:
+        level = np.where((medians.medians <= 0).any(axis=1), np.nan, level)
+    replicas = np.nan_to_num(sizes).astype(np.int64) // _VALUE.itemsize
+    order = np.lexsort((runs, ids))
+    found, begins = np.unique(ids[order], return_index=True)
+    rows_of = dict(zip(found.tolist(), np.split(order, begins[1:]), strict=False))  # no level is one empty part
+    rank = {of: at for at, of in enumerate(series)}
+    known = [of for of in rows_of if of in rank]
+    known.sort(key=lambda of: (int(runs[rows_of[of][0]]), rank[of]))
+    odd = bad.keys() | excluded.keys()
+    histories = {}
+    for of in known:
+        rows = rows_of[of]
+        of_rows = [(at, row) for at, row in enumerate(rows.tolist()) if row in odd] if odd else []
+        histories[series[of]] = SeriesHistory(
+            runs[rows],
+            segments[rows].astype(np.int64),
+            level[rows],
+            low[rows],
+            high[rows],
+            replicas[rows],
+            {at: bad[row] for at, row in of_rows if row in bad},
+            {at: excluded[row] for at, row in of_rows if row in excluded},
+        )
+    return histories
+
+
+_IS_ODD = or_(Levels.status != Status.OK, Levels.excluded.is_not(None))
+
+
+def _read(
+    connection: Connection,
+    where: Sequence[ColumnElement[bool]],
+    columns: Sequence[ColumnElement[Any]],
+    *,
+    with_medians: bool,
+) -> tuple[Ints, Floats, SideColumns]:
+    """Return columns of numbers of the levels that meet some conditions, shape (columns, levels).
+
+    The first result has the run, the series, and 1 for levels with a status or an exclusion to read; the last one has
+    the medians of the replicas, or none.
+    """
+    query: Select[Any] = select(Levels.run_id, Levels.series_id, sql_case((_IS_ODD, 1), else_=0), *columns)
+    if with_medians:
+        query = query.add_columns(Levels.medians)
+    tables, blobs = [np.empty((3 + len(columns), 0))], list[bytes]()
     with connection.execute(query.where(Levels.status.is_not(None), *where)) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
         while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
-            columns = list(zip(*rows, strict=True))
-            if not only_numbers:
-                blobs += [blob or b"" for blob in columns.pop()]
-            tables.append(np.array(columns, np.float64).T)
-    table = np.concatenate(tables)
-    runs, series, odd = table[:, :3].astype(np.int64).T
+            found = list(zip(*rows, strict=True))
+            if with_medians:
+                blobs += [blob or b"" for blob in found.pop()]
+            tables.append(np.array(found, np.float64))
+    table = np.concatenate(tables, axis=1)
+    sizes = np.array(list(map(len, blobs)), np.int64) // _VALUE.itemsize
+    return table[:3].astype(np.int64), table[3:], SideColumns.of(sizes, np.frombuffer(b"".join(blobs), _VALUE))
+
+
+def _odd(
+    connection: Connection, where: Sequence[ColumnElement[bool]], keys: Ints
+) -> tuple[dict[int, tuple[Status, str]], dict[int, str]]:
+    """Return why levels are not ok, and why levels are excluded, by their row in what ``_read`` returned."""
     bad: dict[int, tuple[Status, str]] = {}
     excluded: dict[int, str] = {}
-    if odd.any():
-        place = {(int(runs[at]), int(series[at])): at for at in np.flatnonzero(odd).tolist()}
-        why = select(Levels.run_id, Levels.series_id, Levels.status, Levels.reason, Levels.excluded)
-        rows_of_odd: Iterable[Any] = connection.execute(why.where(is_odd, Levels.status.is_not(None), *where))
-        for run, number_, status, reason, exclusion in rows_of_odd:
-            at = place[run, number_]
-            if status is not Status.OK:
-                bad[at] = status, reason
-            if exclusion is not None:
-                excluded[at] = exclusion
-    if only_numbers:
-        unknown, sizes = np.full(runs.size, np.nan), (~np.isnan(table[:, 3])).astype(np.int64)
-        sides = SideColumns(sizes, table[:, 3:], np.zeros(runs.size), np.full(runs.size, np.inf))
-        return StoredLevels(runs, series, np.zeros(runs.size, np.int64), unknown, unknown, sides, bad, excluded)
-    sizes = np.array(list(map(len, blobs)), np.int64) // _VALUE.itemsize
-    values = SideColumns.of(sizes, np.frombuffer(b"".join(blobs), _VALUE)).medians
-    steps = np.where(np.isnan(table[:, 7]), np.inf, table[:, 7])
-    sides = SideColumns(sizes, values, np.nan_to_num(table[:, 6]), steps)
-    environments = table[:, 3].astype(np.int64)
-    return StoredLevels(runs, series, environments, table[:, 4], table[:, 5], sides, bad, excluded)
+    place = {(int(keys[0, at]), int(keys[1, at])): at for at in np.flatnonzero(keys[2]).tolist()}
+    query = select(Levels.run_id, Levels.series_id, Levels.status, Levels.reason, Levels.excluded)
+    rows: Iterable[Any] = connection.execute(query.where(_IS_ODD, Levels.status.is_not(None), *where)) if place else ()
+    for run, series, status, reason, exclusion in rows:
+        if status is not Status.OK:
+            bad[place[run, series]] = status, reason
+        if exclusion is not None:
+            excluded[place[run, series]] = exclusion
+    return bad, excluded

@@ -225,19 +225,20 @@ class SeriesHistory:
     Attributes:
         runs: the numbers of the runs, shape (runs,).
         segments: the id of the environment of each run, shape (runs,).
-        values: one value a replica (of the time: the medians in seconds), shape (runs, replicas); NaN after the last
-            replica of a run that has fewer, and in the whole row if any replica of the run is not ok.
-        lows: the lower end of the interval of each run's first replica, shape (runs,); None except for times.
-        highs: the upper end of the same intervals.
+        level: the level of each run, shape (runs,); NaN without a correct result.
+        low: the lower end of its interval; of a single replica, that of the median of its samples. NaN if unknown.
+        high: the upper end of the same interval.
+        replicas: how many replicas each run has; 0 without a correct result.
         bad: the status and the reason of the worst replica, by the index of each run in which a replica is not ok.
         excluded: why a run is excluded from judging, by its index.
     """
 
     runs: "NDArray[np.int64]"
     segments: "NDArray[np.int64]"
-    values: "NDArray[np.float64]"
-    lows: "NDArray[np.float64] | None" = None
-    highs: "NDArray[np.float64] | None" = None
+    level: "NDArray[np.float64]"
+    low: "NDArray[np.float64]"
+    high: "NDArray[np.float64]"
+    replicas: "NDArray[np.int64]"
     bad: Mapping[int, tuple[Status, str]] = field(default_factory=dict)
     excluded: Mapping[int, str] = field(default_factory=dict)
 

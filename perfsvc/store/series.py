@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, select
 
-from perfsvc import judge
 from perfsvc.model import AUXILIARY, MAX_ERROR, TIME, CacheState, Case, HistoryRow, Level, Series, Status
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
@@ -22,7 +21,7 @@ from perfsvc.store.cases import (
     load_series,
     series_ids,
 )
-from perfsvc.store.levels import read_levels, write_levels
+from perfsvc.store.levels import read_histories, read_levels, write_levels
 from perfsvc.store.rows import CaseKey, SeriesHistory
 from perfsvc.store.run_devices import write_run_devices
 from perfsvc.store.runs import ENDED, unknown
@@ -134,24 +133,23 @@ class SeriesStore(StorePart):
             if last is not None:
                 newest = select(Levels.run_id).where(*where).distinct().order_by(Levels.run_id.desc()).limit(last)
                 where.append(among(Levels.run_id, connection.scalars(newest).all()))
-            stored = read_levels(connection, *where)
+            histories = read_histories(connection, series, *where)
             of_run = (Runs.id, Runs.started_at, Runs.git_commit, Runs.git_dirty, Runs.label)
-            ids = np.unique(stored.runs).tolist()
+            ids = {number for history in histories.values() for number in history.runs.tolist()}
             rows_of_runs: Iterable[Any] = connection.execute(select(*of_run).where(among(Runs.id, ids)))
             runs = {number: rest for number, *rest in rows_of_runs}
-        found: dict[tuple[int, str, CacheState], dict[str, int]] = defaultdict(dict)
-        for row, (run, number) in enumerate(zip(stored.runs.tolist(), stored.series.tolist(), strict=True)):
-            of = series[number]
-            found[run, of.device, of.cache][of.metric] = row
-        centers, lows, highs = (ends.tolist() for ends in judge.levels_of(stored.sides.medians))
-        sizes, hidden = stored.sides.sizes.tolist(), {TIME, *AUXILIARY}
+        found: dict[tuple[int, str, CacheState], dict[str, tuple[Series, SeriesHistory, int]]] = defaultdict(dict)
+        rank = {of: number for number, of in series.items()}
+        for of in sorted(histories, key=rank.__getitem__):
+            for at, number in enumerate(histories[of].runs.tolist()):
+                found[number, of.device, of.cache][of.metric] = of, histories[of], at
+        hidden = {TIME, *AUXILIARY}
         rows = []
         for (run, _, cache), metrics in sorted(found.items()):
-            row = metrics.get(TIME, min(metrics.values()))
-            of = series[int(stored.series[row])]
-            status, reason = stored.bad.get(row, (Status.OK, ""))
+            of, history, at = metrics.get(TIME, next(iter(metrics.values())))
+            status, reason = history.bad.get(at, (Status.OK, ""))
             started, commit, dirty, label = runs[run]
-            is_timed, is_single = TIME in metrics and sizes[row] > 0, sizes[row] == 1
+            is_timed = TIME in metrics and history.replicas[at] > 0
             rows.append(
                 HistoryRow(
                     run,
@@ -165,12 +163,16 @@ class SeriesStore(StorePart):
                     cache,
                     status,
                     reason,
-                    centers[row] if is_timed else None,
-                    float((stored.lows if is_single else lows)[row]) if is_timed else None,
-                    float((stored.highs if is_single else highs)[row]) if is_timed else None,
-                    max(sizes[at] for at in metrics.values()),
-                    metrics={name: centers[at] for name, at in sorted(metrics.items()) if name not in hidden},
-                    excluded=stored.excluded.get(row, ""),
+                    float(history.level[at]) if is_timed else None,
+                    float(history.low[at]) if is_timed else None,
+                    float(history.high[at]) if is_timed else None,
+                    max(int(each.replicas[place]) for _, each, place in metrics.values()),
+                    metrics={
+                        name: float(each.level[place])
+                        for name, (_, each, place) in sorted(metrics.items())
+                        if name not in hidden
+                    },
+                    excluded=history.excluded.get(at, ""),
                 )
             )
         return rows
@@ -192,13 +194,13 @@ class SeriesStore(StorePart):
     ) -> dict[Series, SeriesHistory]:
         """Return what ``histories`` returns of all series as lists show it, which is several times as fast.
 
-        Points older than the newest ``most`` may be missing. Each point has only its level, as if it had one replica.
+        Points older than the newest ``most`` may be missing.
         """
         with self._database.reading() as connection:
             known = _shown(load_series(connection), errors)
-            newest = _histories(connection, sorted(runs)[-most:], known, only_numbers=True)
+            newest = _histories(connection, sorted(runs)[-most:], known)
             short = {number: series for number, series in known.items() if len(newest.get(series, ())) < most}
-            return newest | _histories(connection, runs, short, only_numbers=True)
+            return newest | _histories(connection, runs, short)
 
     def histories(
         self, runs: Collection[int], *, errors: Collection[Series] = (), cases: Collection[Case] | None = None
@@ -227,19 +229,20 @@ class SeriesStore(StorePart):
         """Return the histories of this one run of the series without a correct result; excluded data is left out."""
         bad = (Levels.run_id == run, Levels.status != Status.OK, Levels.excluded.is_(None))
         with self._database.reading() as connection:
-            return read_levels(connection, *bad).histories(load_series(connection))
+            return read_histories(connection, load_series(connection), *bad)
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.
 
         A history has at most ``last`` runs: the newest of the same scope that have ended and measured committed code.
         It begins with the oldest of these runs that measured anything on a device in the same environment as now.
-        Excluded data is left out. A renamed case keeps its history. A history lacks runs that did not measure it.
+        Excluded data is left out, and a level with a value of 0 or below has no number. A renamed case keeps its
+        history. A history lacks runs that did not measure it.
         """
         with self._database.reading() as connection:
             runs = _runs_until(connection, run, last)
-            judged_levels = read_levels(connection, among(Levels.run_id, runs), Levels.excluded.is_(None))
-            read = judged_levels.histories(load_series(connection))
+            of_runs = (among(Levels.run_id, runs), Levels.excluded.is_(None))
+            read = read_histories(connection, load_series(connection), *of_runs, positive=True)
         measured = {_key(series) for series, history in read.items() if run in history.runs}
         return {series: history for series, history in read.items() if _key(series) in measured}
 
@@ -281,11 +284,10 @@ def _shown(series: Mapping[int, Series], errors: Container[Series]) -> dict[int,
 
 
 def _histories(
-    connection: Connection, runs: Collection[int], series: Mapping[int, Series], *, only_numbers: bool = False
+    connection: Connection, runs: Collection[int], series: Mapping[int, Series]
 ) -> dict[Series, SeriesHistory]:
     """Return the histories of some series over some runs."""
-    where = (among(Levels.run_id, runs), among(Levels.series_id, series))
-    return read_levels(connection, *where, only_numbers=only_numbers).histories(series)
+    return read_histories(connection, series, among(Levels.run_id, runs), among(Levels.series_id, series))
 
 
 def _runs_until(connection: Connection, run: int, last: int) -> list[int]:

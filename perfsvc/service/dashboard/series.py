@@ -46,10 +46,10 @@ def read_series(
     histories = store.series.histories(runs, errors=errors, cases=cases)
     verdicts = {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {}
     ordered = sorted(histories, key=place)
-    points = _all_points(
-        [histories[series] for series in ordered],
-        [{event.run: outcome(event) for event in events.get(series, ())} for series in ordered],
-    )
+    points = [
+        _points(histories[series], {event.run: outcome(event) for event in events.get(series, ())})
+        for series in ordered
+    ]
     dirty = {row.id for row in rows if row.provenance.dirty}
     levels = _levels(points, dirty, [breaks.get(series, ()) for series in ordered])
     samples = store.series.samples(runs[:SAMPLED], {series.case for series in ordered if series.metric == TIME})
@@ -79,10 +79,7 @@ def read_newest(
     histories = store.series.newest_histories(runs, most, errors=errors)
     verdicts = {row.series: row for row in store.verdicts.of_run(tonight.id)} if tonight else {}
     ordered = sorted(histories, key=place)
-    points = _all_points([histories[series] for series in ordered], [{}] * len(ordered))
-    return tuple(
-        SeriesView(series, of_series, verdicts.get(series)) for series, of_series in zip(ordered, points, strict=True)
-    )
+    return tuple(SeriesView(series, _points(histories[series], {}), verdicts.get(series)) for series in ordered)
 
 
 def reported_errors(store: Store, runs: Sequence[int], findings: Sequence[Finding]) -> set[Series]:
@@ -111,52 +108,20 @@ def place(series: Series) -> tuple[str, str, str, bool, str]:
     return series.case.id, series.device_model, series.device, series.metric != TIME, series.metric
 
 
-def _all_points(histories: Sequence[SeriesHistory], verdicts: Sequence[Mapping[int, Outcome]]) -> list[RunPoints]:
-    """Return each series in each run; ``verdicts`` has the verdicts to mark for each series, by run."""
-    levels = _run_levels(histories)
-    return [_points(*of_one) for of_one in zip(histories, levels, verdicts, strict=True)]
-
-
-def _run_levels(histories: Sequence[SeriesHistory]) -> list[tuple[NDArray[np.float64], ...]]:
-    """Return the level of each run of each series, and the low and the high end of its interval."""
-    by_width: dict[int, list[int]] = defaultdict(list)
-    for index, history in enumerate(histories):
-        by_width[history.values.shape[1]].append(index)
-    levels: dict[int, tuple[NDArray[np.float64], ...]] = {}
-    for indices in by_width.values():
-        edges = np.cumsum([len(histories[index]) for index in indices])[:-1]
-        ends = judge.levels_of(np.concatenate([histories[index].values for index in indices]))
-        for index, *of_series in zip(indices, *(np.split(end, edges) for end in ends), strict=True):
-            levels[index] = tuple(of_series)
-    return [levels[index] for index in range(len(histories))]
-
-
-def _points(
-    history: SeriesHistory, levels: tuple[NDArray[np.float64], ...], verdicts: Mapping[int, Outcome]
-) -> RunPoints:
+def _points(history: SeriesHistory, verdicts: Mapping[int, Outcome]) -> RunPoints:
     """Return a series in each run, with its verdict if ``verdicts`` has one for the run."""
-    replicas = (~np.isnan(history.values)).sum(axis=1)
-    center, low, high = levels
-    unknown = np.full(len(history), np.nan)
-    # A run with one replica has the interval of that replica.
-    low = np.where(replicas == 1, unknown if history.lows is None else history.lows, low)
-    high = np.where(replicas == 1, unknown if history.highs is None else history.highs, high)
     numbers = history.runs.tolist() if verdicts else ()
     return RunPoints(
         history.runs,
         history.segments,
-        _finite(center),
-        _finite(low),
-        _finite(high),
-        replicas,
+        history.level,
+        history.low,
+        history.high,
+        history.replicas,
         history.bad,
         {index: verdicts[run] for index, run in enumerate(numbers) if run in verdicts},
         history.excluded,
     )
-
-
-def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _levels(

@@ -111,7 +111,7 @@ def _watched(
     for series, history in histories.items():
         unjudged = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if series.metric in AUXILIARY else None
         judgement = judged.get(series, unjudged)
-        if judgement and judgement.verdict in NOT_MOVED and _varies(history.values):
+        if judgement and judgement.verdict in NOT_MOVED and _varies(history.level):
             yield judgement, history
 
 
@@ -130,8 +130,7 @@ def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Int
     segments = np.zeros(levels.shape, np.intp)
     for row, history in enumerate(histories):
         measured = np.searchsorted(runs, history.runs)
-        centers, _, _ = judge.levels_of(history.values)
-        levels[row, measured] = np.where((history.values <= 0).any(axis=1), np.nan, centers)
+        levels[row, measured] = history.level
         last_measured = np.searchsorted(measured, np.arange(runs.size), side="right") - 1
         segments[row] = history.segments[np.maximum(last_measured, 0)]
     return levels, segments

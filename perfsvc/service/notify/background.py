@@ -5,7 +5,6 @@ from functools import cache, cached_property
 from math import isfinite
 from pathlib import Path
 
-from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Commit, Finding, Series
 from perfsvc.service.findings.actions import on_other_models
 from perfsvc.service.git import commit_ranges, newest_commits
@@ -75,8 +74,7 @@ class Backgrounds:
         of_series = self._histories(runs, errors=(series,) if series.metric == MAX_ERROR else ()).get(series)
         if of_series is None:
             return ()
-        levels = judge.levels_of(of_series.values)[0].tolist()
-        return tuple(level if isfinite(level) else None for level in levels)
+        return tuple(level if isfinite(level) else None for level in of_series.level.tolist())
 
     @cached_property
     def _runs(self) -> set[int]:

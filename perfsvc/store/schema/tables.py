@@ -315,10 +315,10 @@ class Levels(Base):
     """What an ended run says about a series, computed from its measurements, and the verdict on it.
 
     ``perfsvc.store.levels`` writes and reads levels. ``medians`` holds a float64 for each replica: the median of its
-    times in seconds, or its value of another metric. ``low_s`` and ``high_s`` are the interval of the median if there
-    is one replica. The noise is a property of times; its columns have a prefix because ``between`` is a keyword of SQL.
-    ``excluded`` is why the level is not judged; NULL if it is. If a replica of a case is not ok, the case has only a
-    level of its time, without medians.
+    times in seconds, or its value of another metric. ``level_low`` and ``level_high`` are the interval of the level; of
+    a single replica, that of its median. The noise is a property of times; its columns have a prefix because
+    ``between`` is a keyword of SQL. ``excluded`` is why the level is not judged; NULL if it is. If a replica of a case
+    is not ok, the case has only a level of its time, without medians.
 
     ``ratio`` is candidate over baseline. If the run did not measure the series, ``status`` is NULL and the verdict is
     ``missing``. ``binary_id`` is NULL if the code is unknown, or differs between the replicas. It, ``python_code_id``
@@ -344,8 +344,8 @@ class Levels(Base):
     python_code_id: ColumnElement[int | None]
     medians: ColumnElement[bytes | None]
     level: ColumnElement[float | None]
-    low_s: ColumnElement[float | None]
-    high_s: ColumnElement[float | None]
+    level_low: ColumnElement[float | None]
+    level_high: ColumnElement[float | None]
     spread: ColumnElement[float | None]
     step_s: ColumnElement[float | None]
     noise_within: ColumnElement[float | None]

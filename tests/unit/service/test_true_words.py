@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from perfsvc import judge, units
+from perfsvc import units
 from perfsvc.errors import UsageError
 from perfsvc.model import (
     Case,
@@ -294,7 +294,7 @@ def owners(store, runs):
         for explanation in store.profiles.explanations(run):
             own(explanation.case, explanation.sentence)
     for series, history in store.series.histories(runs).items():  # a page shows the change from level to level
-        levels = [level for level in judge.levels_of(history.values)[0].tolist() if isfinite(level)]
+        levels = [level for level in history.level.tolist() if isfinite(level)]
         own(series.case, *(units.percent(after / before) for before, after in product(levels, repeat=2)))
     means = set(means_of(store))
     return {number: found for number, found in cases.items() if len(found) == 1 and number not in means}

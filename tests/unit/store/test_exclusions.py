@@ -387,7 +387,7 @@ def told(story, numbers):
         "judged": judge_run(store, last, threshold=0.01),
         "stored": {run: sorted(map(repr, store.verdicts.of_run(run))) for run in numbers},
         "expected": store.baselines.expected(last),
-        "histories": {series: (of.runs.tolist(), str(of.values.tolist())) for series, of in history.items()},
+        "histories": {series: (of.runs.tolist(), str(of.level.tolist())) for series, of in history.items()},
         "commits": store.runs.commits(last),
         "scopes": store.runs.last_of_scopes(),
     }

@@ -1,13 +1,11 @@
 """Histories over many runs, from which the pages are built."""
 
 from dataclasses import replace
-from math import isnan
+from math import nan, prod
 from random import Random
 
-import numpy as np
 import pytest
 
-from perfsvc import judge
 from perfsvc.model import TIME, CacheState, Case, Cause, Status, Verdict
 from perfsvc.store import RunState
 from tests.unit.store.conftest import ON_BOTH
@@ -23,15 +21,19 @@ def test_a_history_has_the_replicas_of_each_run_oldest_first(story, store):
         )
     held = store.series.histories([first, second])
     times = held[story.series(story.tiled)]
-    assert values_by_run(times) == [(first, (2e-3,)), (second, (2e-3, 4e-3))]
-    assert (times.lows[0], times.highs[0]) == (1e-3, 3e-3)
-    assert np.isnan([times.lows[1], times.highs[1]]).all()
+    assert levels_by_run(times) == [(first, mean(2e-3)), (second, mean(2e-3, 4e-3))]
+    (_, low), (_, high) = ends = times.low.tolist(), times.high.tolist()
+    assert [end[0] for end in ends] == [1e-3, 3e-3]  # the interval of the samples of one replica
+    assert 0 < low < 2e-3
+    assert high > 4e-3
     steps = held[story.series(story.tiled, metric="steps")]
-    assert (values_by_run(steps), steps.lows, steps.highs) == ([(second, (3.0, 4.0))], None, None)
-    assert values_by_run(store.series.histories([second])[story.series(story.tiled)]) == values_by_run(times)[1:]
+    assert levels_by_run(steps) == [(second, mean(3.0, 4.0))]
+    assert steps.low[0] < 3
+    assert steps.high[0] > 4
+    assert levels_by_run(store.series.histories([second])[story.series(story.tiled)]) == levels_by_run(times)[1:]
     error = story.series(story.tiled, metric="max_error")
     assert error not in held
-    assert store.series.histories([second], errors=[error])[error].values.tolist() == [[1e-7, 1e-7]]
+    assert store.series.histories([second], errors=[error])[error].level.tolist() == [1e-7]
 
 
 def test_a_case_with_a_wrong_replica_has_a_reason_and_no_values(story, store):
@@ -39,7 +41,7 @@ def test_a_case_with_a_wrong_replica_has_a_reason_and_no_values(story, store):
     story.put(run, story.tiled)
     story.put(run, story.tiled, replica=1, status=Status.WRONG, reason="9 of 10 elements are beyond the tolerance")
     history = store.series.histories([run])[story.series(story.tiled)]
-    assert values_by_run(history) == [(run, ())]
+    assert levels_by_run(history) == [(run, mean())]
     assert history.bad == {0: (Status.WRONG, "9 of 10 elements are beyond the tolerance")}
     assert store.series.samples([run]).keys() == {story.series(story.tiled)}
 
@@ -124,8 +126,8 @@ def test_the_newest_points_of_each_series_are_those_of_whole_histories(story, st
 def _listed(history, most):
     """What lists show of the newest points of a history."""
     points = [
-        (run, history.bad.get(at), history.excluded.get(at), judge.center_of(np.array(values)) if values else None)
-        for at, (run, values) in enumerate(values_by_run(history))
+        (run, history.bad.get(at), history.excluded.get(at), str(history.level[at]))
+        for at, run in enumerate(history.runs.tolist())
     ]
     return points[-most:]
 
@@ -133,10 +135,19 @@ def _listed(history, most):
 # --- histories of the series of a run --------------------------------------------------------------------------------
 
 
-def values_by_run(nights):
-    """The runs of a history, each with the values of its replicas."""
-    rows = zip(nights.runs.tolist(), nights.values.tolist(), strict=True)
-    return [(run, tuple(value for value in values if not isnan(value))) for run, values in rows]
+def levels_by_run(history):
+    """The runs of a history, each with its level and its number of replicas."""
+    found = zip(history.runs.tolist(), history.level.tolist(), history.replicas.tolist(), strict=True)
+    return [(run, (_digits(level), replicas)) for run, level, replicas in found]
+
+
+def mean(*values):
+    """The level of replicas with these values, and their number."""
+    return _digits(prod(values) ** (1 / len(values)) if values else nan), len(values)
+
+
+def _digits(level):
+    return f"{level:.9g}"
 
 
 def times(story, run, last=9):
@@ -156,10 +167,10 @@ def test_a_reused_name_has_its_own_history(story):
     story.put(last, story.tiled, samples=(5e-3,) * 3)
     story.put(last, renamed, samples=(1e-3,) * 3)
     story.store.runs.end(last, RunState.FINISHED)
-    histories = {case.variant: values_by_run(nights) for (_, case, _), nights in times(story, last).items()}
+    histories = {case.variant: levels_by_run(nights) for (_, case, _), nights in times(story, last).items()}
     assert histories == {
-        "shared": [*((run, (2e-3,)) for run in runs), (last, (1e-3,))],
-        "tiled": [(runs[-1], (2e-3,)), (last, (5e-3,))],
+        "shared": [*((run, mean(2e-3)) for run in runs), (last, mean(1e-3))],
+        "tiled": [(runs[-1], mean(2e-3)), (last, mean(5e-3))],
     }
 
 
@@ -211,9 +222,9 @@ def test_each_judged_metric_has_a_history(story):
     story.put(last, story.tiled, metrics={"energy_j": 0.5})
     story.store.runs.end(last, RunState.FINISHED)
     found = story.store.series.histories_until(last, 9)
-    by_metric = {series.metric: values_by_run(history) for series, history in found.items()}
-    assert by_metric["energy_j"] == [(first, (0.25, 0.5)), (last, (0.5,))]
-    assert by_metric["max_error"][0] == (first, (1e-7, 1e-7))
+    by_metric = {series.metric: levels_by_run(history) for series, history in found.items()}
+    assert by_metric["energy_j"] == [(first, mean(0.25, 0.5)), (last, mean(0.5))]
+    assert by_metric["max_error"][0] == (first, mean(1e-7, 1e-7))
     assert by_metric.keys() == {"time", "energy_j", "max_error"}
 
 
@@ -224,4 +235,4 @@ def test_measurements_of_a_resumed_run_and_those_after_its_end_are_read(story):
     story.put(first, story.tiled, samples=(4e-3,) * 3, replica=2)
     story.store.runs.end(first, RunState.FINISHED)
     ((_, nights),) = times(story, story.run(scope="all")).items()
-    assert values_by_run(nights)[0] == (first, (2e-3, 1e-3, 4e-3))
+    assert levels_by_run(nights)[0] == (first, mean(2e-3, 1e-3, 4e-3))
