@@ -217,21 +217,21 @@ def test_db_prune_shows_what_it_would_remove_and_a_night_prunes_by_its_settings(
         "nothing to prune",
     ]
     tried = perfsvc("db", "prune", "--samples", "1s", "--nights", "1s", "--dry-run", code=0).out.splitlines()
-    assert tried[0].startswith("would be removed: 6 measurements' samples (")
+    assert tried[0].startswith("would be removed: 12 measurements' samples (")
     assert tried[1] == "would be removed: 2 nights"
     assert samples(perfsvc) == [1, 2, 3]
     pruned = perfsvc("db", "prune", "--samples", "1s", "--vacuum", "--format", "json", code=0).json
-    assert pruned["samples"]["count"] == 6
+    assert pruned["samples"]["count"] == 12
     assert pruned["size_bytes"] == pruned["samples"]["size_bytes"] > 0
     assert pruned["dry_run"] is False
-    assert samples(perfsvc) == [1, 3]
+    assert samples(perfsvc) == [3]
     assert Path(perfsvc.folder / "nights" / "1" / "report.html").exists()
     nights.settings('\n[retention]\nsamples = "1s"\nbinaries = "1s"\nprofiles = "1s"\nnights = "1s"\n')
     nights.slower()
     nights(code=1)
     assert nights.result(4, "findings")[0] == "1 raised"
     assert nights.result(4, "prune")[0].startswith("6 measurements' samples (")
-    assert samples(perfsvc) == [1, 4]
+    assert samples(perfsvc) == [4]
     assert perfsvc.rows("select id from nights") == [(4,)]
     shown = perfsvc("show", "scale/beta[n=100]", code=0).out
     assert len([line for line in shown.splitlines() if " µs" in line]) >= 4
