@@ -26,15 +26,7 @@ from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import StorePart, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.fields import to_row
-from perfsvc.store.schema.tables import (
-    Cases,
-    Devices,
-    Environments,
-    GpuPeaks,
-    Measurements,
-    Peaks,
-    Runs,
-)
+from perfsvc.store.schema.tables import Cases, Devices, Environments, GpuPeaks, Measurements, Peaks, Runs
 
 CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]]
 """The time of each case in seconds, by GPU and run: of a case, in a cache state, with a binary."""

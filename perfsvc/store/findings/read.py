@@ -9,17 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, up
 from sqlalchemy import text as sql
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import (
-    TIME,
-    Cause,
-    Direction,
-    EventKind,
-    Finding,
-    FindingEvent,
-    FindingState,
-    MovedSeries,
-    Series,
-)
+from perfsvc.model import TIME, Cause, Direction, EventKind, Finding, FindingEvent, FindingState, MovedSeries, Series
 from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.profiles import explanation_of
 from perfsvc.store.schema.code_tables import Explanations
