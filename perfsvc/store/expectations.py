@@ -25,14 +25,7 @@ from perfsvc.store.schema.engine import StorePart
 from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import (
-    Cases,
-    Devices,
-    Measurements,
-    OverBudgetCases,
-    Runs,
-    SeriesRows,
-)
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs, SeriesRows
 
 _KEY = ("host", "scope", "kind", "name", "devices")
 

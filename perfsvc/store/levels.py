@@ -16,22 +16,9 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, 
 from sqlalchemy import case as sql_case
 
 from perfsvc import judge
-from perfsvc.model import (
-    MAX_ERROR,
-    TIME,
-    UNJUDGED,
-    CacheState,
-    Noise,
-    Series,
-    Status,
-)
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Noise, Series, Status
 from perfsvc.model.levels import LevelColumns, SideColumns
-from perfsvc.store.cases import (
-    SeriesKey,
-    put_series_rows,
-    reason_of_exclusion,
-    reasons_of_exclusion,
-)
+from perfsvc.store.cases import SeriesKey, put_series_rows, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.run_devices import write_run_devices
 from perfsvc.store.schema.column_types import number

@@ -27,15 +27,7 @@ from perfsvc.store.run_devices import write_run_devices
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import StorePart, among
 from perfsvc.store.schema.samples import readable_samples
-from perfsvc.store.schema.tables import (
-    Cases,
-    Devices,
-    FormerNames,
-    Levels,
-    Measurements,
-    Runs,
-    SeriesRows,
-)
+from perfsvc.store.schema.tables import Cases, Devices, FormerNames, Levels, Measurements, Runs, SeriesRows
 
 
 class SeriesStore(StorePart):

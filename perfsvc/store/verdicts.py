@@ -7,27 +7,9 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, exists, insert, select, update
 
-from perfsvc.model import (
-    MAX_ERROR,
-    TIME,
-    Case,
-    Cause,
-    Confirmation,
-    Judgement,
-    Measurement,
-    Series,
-    Suspect,
-    Verdict,
-)
+from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.baselines.nights import IS_EVENT
-from perfsvc.store.cases import (
-    ids_of,
-    load_series,
-    put_series,
-    series_ids,
-    series_of,
-    with_series,
-)
+from perfsvc.store.cases import ids_of, load_series, put_series, series_ids, series_of, with_series
 from perfsvc.store.levels import VERDICT, note_exclusions, replicas_in
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent

@@ -31,6 +31,7 @@ from perfsvc.model.codec import encode
 from perfsvc.store.findings.read import (
     ACTIVE,
     active,
+    event_of,
     get,
     load_events,
     put_event,
@@ -62,7 +63,9 @@ def update_slow_gpus(
     for gpu in slow:
         finding = newest.get(gpu.device)
         if finding is None:
-            updates["raised"].append(_raise(connection, run, gpu, now))
+            number = put_open_finding(connection, Cause.SLOW_GPU, gpu.text, gpu.evidence, at=now, run=run)
+            put_event(connection, number, EventKind.RAISED, gpu.evidence, run=run, at=now)
+            updates["raised"].append(number)
             continue
         values = {"root_cause": gpu.text, "last_run_id": max(run, finding.last_run_id or run)}
         connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
@@ -80,12 +83,6 @@ def update_slow_gpus(
             set_state(connection, finding.id, FindingState.RESOLVED, reason, run=run, at=now)
             updates["resolved"].append(finding.id)
     return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
-
-
-def _raise(connection: Connection, run: int, gpu: SlowGpu, now: datetime) -> int:
-    number = put_open_finding(connection, Cause.SLOW_GPU, gpu.text, gpu.evidence, at=now, run=run)
-    put_event(connection, number, EventKind.RAISED, gpu.evidence, run=run, at=now)
-    return number
 
 
 def put_bisection(connection: Connection, finding: int, bisection: Bisection) -> None:
@@ -127,22 +124,11 @@ def _medians(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
     )
 
 
-_EVENTS: Mapping[FindingState, EventKind] = {
-    FindingState.OPEN: EventKind.REOPENED,
-    FindingState.ACKNOWLEDGED: EventKind.ACKNOWLEDGED,
-    FindingState.ACCEPTED: EventKind.ACCEPTED,
-    FindingState.RESOLVED: EventKind.RESOLVED,
-    FindingState.IGNORED: EventKind.IGNORED,
-}
-
 _FROM: Mapping[FindingState, Collection[FindingState]] = {
     FindingState.OPEN: frozenset(FindingState) - {FindingState.OPEN},
     FindingState.ACKNOWLEDGED: {FindingState.OPEN, FindingState.IGNORED},
-    FindingState.ACCEPTED: ACTIVE,
-    FindingState.RESOLVED: ACTIVE,
-    FindingState.IGNORED: ACTIVE,
 }
-"""The states from which a person may set each state. An ignored finding may be ignored again, for longer."""
+"""The states from which a person may set a state, if not from all active ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +156,7 @@ def act(
     Raises ``UsageError`` if a person cannot change the finding from its present state to ``state``.
     """
     finding = get(connection, number)
-    if finding.state not in _FROM[state]:
+    if finding.state not in _FROM.get(state, ACTIVE):
         why = f": {finding.reason}" if finding.reason else ""
         cure = f"perfsvc findings {'show' if finding.state in ACTIVE else 'reopen'} {number}"
         raise UsageError(f"finding {number} is {finding.state.value} already{why}", cure=cure)
@@ -185,7 +171,7 @@ def act(
     values = {"state": state, "reason": reason, "set_by": action.by, "set_at": action.at, "ignored_until": until}
     connection.execute(update(Findings).where(Findings.id == finding.id).values(**values, decided=True))
     text = "; ".join(filter(None, [reason, f"until {until:%Y-%m-%d}" if until else ""]))
-    _record(connection, finding.id, _EVENTS[state], text, action)
+    _record(connection, finding.id, event_of(state), text, action)
     return get(connection, finding.id)
 
 

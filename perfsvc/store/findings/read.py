@@ -9,17 +9,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, select, up
 from sqlalchemy import text as sql
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import (
-    TIME,
-    Cause,
-    Direction,
-    EventKind,
-    Finding,
-    FindingEvent,
-    FindingState,
-    MovedSeries,
-    Series,
-)
+from perfsvc.model import TIME, Cause, Direction, EventKind, Finding, FindingEvent, FindingState, MovedSeries, Series
 from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.profiles import explanation_of
 from perfsvc.store.schema.code_tables import Explanations
@@ -32,7 +22,7 @@ ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """A step of a series with a finding in one of these states gets no second finding in the same direction."""
 
 CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN})
-"""The causes of findings whose cases are profiled."""
+"""The causes of findings that the code explains; their cases are profiled."""
 
 
 def lock(connection: Connection) -> None:
@@ -162,8 +152,12 @@ def set_state(
     is_open = state is FindingState.OPEN
     values = {"state": state, "reason": "" if is_open else text, "set_by": by, "set_at": at, "ignored_until": None}
     connection.execute(update(Findings).where(Findings.id == finding).values(**values, decided=False))
-    kind = EventKind.REOPENED if is_open else EventKind(state.value)
-    put_event(connection, finding, kind, text, run=run, night=night, by=by, at=at)
+    put_event(connection, finding, event_of(state), text, run=run, night=night, by=by, at=at)
+
+
+def event_of(state: FindingState) -> EventKind:
+    """Return the event that gives a finding a state."""
+    return EventKind.REOPENED if state is FindingState.OPEN else EventKind(state.value)
 
 
 def put_event(

@@ -25,7 +25,7 @@ from perfsvc.model import (
 )
 from perfsvc.store.cases import is_judged, put_series, series_ids
 from perfsvc.store.findings import sightings
-from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding, series_rows, set_state
+from perfsvc.store.findings.read import ACTIVE, CODE, put_event, put_open_finding, series_rows, set_state
 from perfsvc.store.findings.sightings import Columns, back, begin, see
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import STEP, FindingCases, Findings, Sightings
@@ -38,8 +38,6 @@ JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 """The states of findings that take in more series. A person who ignores a finding ignores only the series it has."""
 
 
-_OF_THE_CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN})
-
 _UNRECOVERED = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
 """Whether a finding has a step that has not recovered."""
 
@@ -47,7 +45,13 @@ _UNRECOVERED = exists().where(FindingCases.finding_id == Findings.id, FindingCas
 def update_findings(connection: Connection, shown: "RunFindings") -> FindingUpdates:
     """Apply everything that a run shows to the findings; return the changed findings by kind of change."""
     updates: dict[str, set[int]] = defaultdict(set)
-    _note_recovered(connection, shown)
+    recovered = set(shown.recovered)
+    rows = [
+        row
+        for row, series in series_rows(connection, {finding for finding, *_ in recovered})
+        if (row.finding_id, series, row.step) in recovered and row.last_run_id <= shown.run
+    ]
+    see(connection, [(row, back(shown.run)) for row in rows])
     updates["resolved"] = _resolve_recovered(connection, shown)
     for cause in shown.causes:
         _add_suspects(connection, shown, cause, updates)
@@ -79,17 +83,6 @@ class RunFindings:
     steps: Collection[RootCause]
     moved_again: AbstractSet[Series]
     rebased: AbstractSet[Series]
-
-
-def _note_recovered(connection: Connection, shown: RunFindings) -> None:
-    """Mark steps as recovered."""
-    run, recovered = shown.run, set(shown.recovered)
-    rows = [
-        row
-        for row, series in series_rows(connection, {finding for finding, *_ in recovered})
-        if (row.finding_id, series, row.step) in recovered and row.last_run_id <= run
-    ]
-    see(connection, [(row, back(run)) for row in rows])
 
 
 def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
@@ -204,7 +197,7 @@ def _without_explained(
     slower already because of the machine, and is further slowed by its code: this is another baseline, or a step.
     """
     judgement = suspect.judgement
-    if judgement.cause not in _OF_THE_CODE or suspect.series in shown.moved_again:
+    if judgement.cause not in CODE or suspect.series in shown.moved_again:
         return rows, []
     standing = [row for row in rows if row.state in ACTIVE and row.recovered_run_id is None]
     of_machine = [row for row in standing if row.cause in OF_THE_MACHINE]
