@@ -39,12 +39,6 @@ PART_BYTES = 1 << 14
 BUILT_WITH = "built with"
 """The role of what decides a binary besides its sources: folders of headers and variables of the environment."""
 
-_BEGIN = '{"case":'
-"""How ``encode`` begins a replay record."""
-
-_MAY_CALL = ('"call"', '"function"', "\\u")
-"""A replay record without any of these texts calls no Python function; in JSON, ``\\u`` may spell the others."""
-
 
 class BinaryStore:
     """Binaries; each method is one transaction."""
@@ -92,16 +86,6 @@ class BinaryStore:
                     frozenset(found[binary, BUILT_WITH]),
                 )
                 for binary, text, signatures in records
-                if self._keys.trusts(Signed.RECORD, text, signatures)
-            }
-
-    def call_python(self, ids: Collection[int]) -> dict[int, bool]:
-        """Return whether each binary calls Python functions; binaries that no trusted key has signed are absent."""
-        query = select(Binaries.id, Binaries.record, Binaries.signatures).where(among(Binaries.id, ids))
-        with self._database.reading() as connection:
-            return {
-                binary: _calls_python(text)
-                for binary, text, signatures in connection.execute(query)
                 if self._keys.trusts(Signed.RECORD, text, signatures)
             }
 
@@ -378,14 +362,6 @@ def _python_codes(connection: Connection, keys: Keys, ids: Collection[int]) -> d
     return {
         number: _python_code(text) for number, text, signatures in rows if keys.trusts(Signed.PYTHON, text, signatures)
     }
-
-
-def _calls_python(text: str) -> bool:
-    """Return whether a stored replay record calls Python functions."""
-    # Nearly all records are as perfsvc writes them and call none. Finding that out is much faster than decoding them.
-    if text.startswith(_BEGIN) and not any(part in text for part in _MAY_CALL):
-        return False
-    return bool(_record(text, "a binary").calls)
 
 
 def _record(text: str, name: str) -> ReplayRecord:

@@ -194,29 +194,15 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
 
     The attributes ``toolkit`` and ``device`` are always True here: the caller compares them.
     """
-    differing = {pair for pair in pairs if pair[0] != pair[1]}
-    numbers = {number for pair in differing for number, _ in pair if number is not None}
+    numbers = {number for pair in pairs for number, _ in pair if number is not None}
     rows = store.binaries.get(numbers) if numbers else {}
     known: dict[CodeOfPair, tuple[_Code, _Code]] = {}
-    for pair in differing:
+    for pair in pairs:
         sides = [_Code(rows[number], python) for number, python in pair if number in rows]
         if len(sides) == len(pair) and all(side.is_known for side in sides):
             known[pair] = (sides[0], sides[1])
     comparer = _Comparer(store, known.values())
-    compared = {pair: comparer.compare(*both) for pair, both in known.items()}
-    equal = {old for old, new in pairs if old == new}
-    return compared | {(code, code): SAME for code in _known(store, equal)}
-
-
-def _known(store: Store, codes: Collection[UsedCode]) -> list[UsedCode]:
-    """Return the code that is known, as ``_Code.is_known`` says, without decoding most of the records."""
-    numbers = {number for number, _ in codes if number is not None}
-    calls_python = store.binaries.call_python(numbers) if numbers else {}
-    return [
-        (number, python)
-        for number, python in codes
-        if number in calls_python and (python is not None or not calls_python[number])
-    ]
+    return {pair: SAME if pair[0] == pair[1] else comparer.compare(*both) for pair, both in known.items()}
 
 
 class _Comparer:

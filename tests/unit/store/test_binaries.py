@@ -12,7 +12,6 @@ from perfsvc.model import (
     Buffer,
     BufferArg,
     CacheState,
-    Call,
     Kind,
     Launch,
     Memset,
@@ -63,44 +62,16 @@ def test_a_binary_is_read_as_it_was_stored_and_an_equal_record_is_stored_once(st
     assert story.execute("SELECT count(*) FROM artifacts") == [(4,)]
 
 
-@ON_BOTH
-def test_a_binary_is_known_to_call_python_or_not(story, record, binary):
-    with_calls = replace(record, steps=(*record.steps, Call("finish", timed=False)))
-    # A text of the case that looks like such a step is none.
-    named_like_calls = replace(record, case=replace(record.case, variant='"step":"call"'))
-    calling, named = (
-        story.put_binary(each, {digest(CUBIN): CUBIN, digest(OTHER): OTHER}, BENCH, {})
-        for each in (with_calls, named_like_calls)
-    )
-    assert story.store.binaries.call_python([binary, calling, named, 99]) == {
-        binary: False,
-        calling: True,
-        named: False,
-    }
-
-
-SPELLED = [
-    ('"step":"call"', '"step": "\\u0063all"', True),
-    (',"step":"call"', "", True),
-    ('{"case":', '{ "case" :', True),
-    ('"step":"call"', '"step":"dance"', None),
-    ('{"case":', '{"kase":', None),
-]
-
-
-def test_a_record_in_another_spelling_is_decoded(story, record):
-    text = encode(replace(record, steps=(*record.steps, Call("finish", timed=False)))).decode()
+def test_a_record_that_cannot_be_decoded_is_damaged(story, record):
+    text = encode(record).decode()
     insert = "INSERT INTO binaries (id, digest, record, signatures) VALUES (:id, :digest, :record, :signatures)"
-    for number, (old, new, calls) in enumerate(SPELLED):
+    for number, (old, new) in enumerate([('"step":"launch"', '"step":"dance"'), ('{"case":', '{"kase":')]):
         assert old in text
         spelled = text.replace(old, new)
         signed = story.store.binaries._keys.sign(Signed.RECORD, spelled)
         story.execute(insert, id=number, digest=f"odd {number}", record=spelled, signatures=signed)
-        if calls is None:
-            with pytest.raises(DamagedError):
-                story.store.binaries.call_python([number])
-        else:
-            assert story.store.binaries.call_python([number]) == {number: calls}
+        with pytest.raises(DamagedError):
+            story.store.binaries.get([number])
 
 
 def test_bytes_must_have_the_digest_that_the_record_names(story, record):
@@ -220,7 +191,7 @@ def test_a_host_refuses_what_a_host_without_a_common_key_has_stored(story, run, 
     with pytest.raises(UntrustedError, match=r"is signed by the key .*, which you do not trust") as raised:
         elsewhere.binaries.replay(story.tiled.id, run)
     assert "perfsvc key add" in raised.value.cure
-    assert elsewhere.binaries.get([1]) == elsewhere.binaries.call_python([1]) == {}
+    assert elsewhere.binaries.get([1]) == {}
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -257,7 +228,7 @@ def test_a_benchmark_file_that_was_replaced_in_the_database_is_refused_with_ever
     plant(story, EVIL)
     with pytest.raises(UntrustedError, match="was changed in the database after it was stored"):
         story.store.binaries.replay(story.tiled.id, run)
-    assert story.store.binaries.get([1]) == story.store.binaries.call_python([1]) == {}
+    assert story.store.binaries.get([1]) == {}
     story.execute("UPDATE binaries SET signatures = signatures || ' ' || signatures || ' 000000000000:00'")
     with pytest.raises(UntrustedError, match="was changed"):
         story.store.binaries.replay(story.tiled.id, run)
