@@ -195,8 +195,6 @@ def judge_series(
     The rules of the settings or the default thresholds decide; a threshold given to the command is ignored.
     """
     candidate = store.series.levels_of(dict.fromkeys(series, run))
-    if not candidate:
-        return []
     baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, candidate.keys())
     thresholds = threshold_of_series(store, judge.without_override(threshold))
     return settled_by_code(store, judge.verdicts(baselines, candidate, threshold=thresholds, every=True), thresholds)
@@ -216,8 +214,6 @@ def judge_against(
     for the steps of a finding: the first nights of the next step would be among them. Auxiliary metrics are judged too.
     """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
-    if not candidate:
-        return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if nights_before is not None:
         levels = with_nights(store, levels, nights_before, candidate.keys())
