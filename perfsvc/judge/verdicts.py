@@ -393,23 +393,17 @@ class _BothSides:
         self, comparison: Comparison, before: int, after: int, note: str, further: Sequence[Sequence[float]]
     ) -> Judgement:
         """Return the judgement that follows from a comparison; ``further`` are the baseline's further runs in it."""
-        center = self.new.center(after)
-        return Judgement(
-            self.new.levels.series[after],
-            comparison.verdict,
-            comparison.reason + note,
-            comparison.ratio,
-            comparison.low,
-            comparison.high,
-            int(self.old.levels.runs[before]),
-            int(self.new.levels.runs[after]),
-            center / comparison.ratio if further else self.old.center(before),
-            center,
-            comparison.smallest,
-            int(self.old.sides.sizes[before]) + sum(map(len, further)),
-            int(self.new.sides.sizes[after]),
-            1 + len(further),
-            comparison.between_nights,
+        judged = self.row(self.new.levels.series[after], comparison.verdict, comparison.reason + note, before, after)
+        return replace(
+            judged,
+            ratio=comparison.ratio,
+            low=comparison.low,
+            high=comparison.high,
+            baseline_s=self.new.center(after) / comparison.ratio if further else judged.baseline_s,
+            smallest=comparison.smallest,
+            baseline_replicas=int(self.old.sides.sizes[before]) + sum(map(len, further)),
+            baseline_runs=1 + len(further),
+            between_nights=comparison.between_nights,
         )
 
     def row(self, series: Series, verdict: Verdict, reason: str, before: int | None, after: int | None) -> Judgement:

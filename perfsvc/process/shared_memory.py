@@ -63,7 +63,8 @@ class SharedArrays:
 
 def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
     """Copy arrays, of any memory layout and byte order, into shared memory, in this machine's byte order."""
-    offsets = itertools.accumulate(map(_aligned_bytes, (*inputs.values(), *expected.values())), initial=0)
+    sizes = (-(-array.nbytes // ALIGNMENT) * ALIGNMENT for array in (*inputs.values(), *expected.values()))
+    offsets = itertools.accumulate(sizes, initial=0)
     layout = ArrayLayout(_locate(inputs, offsets), _locate(expected, offsets))
     nbytes = next(offsets)
     descriptor = _anonymous_file(nbytes)
@@ -120,10 +121,6 @@ def take_inputs(made: SharedArrays) -> dict[str, NDArray[Any]]:
         return map_arrays(made.descriptor, made.layout.inputs)
     finally:
         made.close()
-
-
-def _aligned_bytes(array: NDArray[Any]) -> int:
-    return -(-array.nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def _locate(arrays: Arrays, offsets: Iterator[int]) -> tuple[ArrayLocation, ...]:

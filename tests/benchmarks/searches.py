@@ -109,9 +109,8 @@ def simulated_device(levels: dict[str, float], seed: int, between: float) -> Cal
                 [measurement.samples_s for measurement in side] for side in (results.baseline, results.candidate)
             )
             results.looks = look
-            results.comparison = judge.compare_at_look(
-                before, after, look=look, looks=len(judge.LOOKS), threshold=threshold
-            )
+            alpha = judge.ALPHA / len(judge.LOOKS)
+            results.comparison = judge.compare(before, after, threshold=threshold, alpha=alpha)
             if enough(results.comparison):
                 break
         return results

@@ -113,14 +113,7 @@ def compare(
         judgements = _with_causes(store, verdicts, thresholds)
     judgements = with_answers_of_other_runs(store, judgements, thresholds)
     over_budget = _over_budget(store, candidate, judgements)
-    is_all = selection == ALL
-    wanted = set() if is_all else selection.filter(judgement.series.case for judgement in judgements)
-    selected = [
-        judgement
-        for judgement in judgements
-        if (is_all or judgement.series.case in wanted)
-        and (not devices or {judgement.series.device, judgement.series.device_model} & set(devices))
-    ]
+    selected = selected_of(judgements, selection, devices)
     if judgements and not selected:
         raise UsageError("neither run has a case that is selected", cure="see what a run has: perfsvc report")
     skipped = [row.series for row in selected if row.verdict is Verdict.MISSING and row.series in over_budget]
@@ -130,6 +123,16 @@ def compare(
         tuple(row for row in selected if row.verdict is not Verdict.MISSING or row.series not in over_budget),
         tuple(skipped),
     )
+
+
+def selected_of(judgements: Sequence[Judgement], selection: Selection, devices: Collection[str]) -> list[Judgement]:
+    """Return the judgements on the selected cases and on the devices with these UUIDs or models; on all if empty."""
+    wanted = selection.filter(judgement.series.case for judgement in judgements)
+    return [
+        row
+        for row in judgements
+        if row.series.case in wanted and (not devices or {row.series.device, row.series.device_model} & set(devices))
+    ]
 
 
 def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:
@@ -192,8 +195,6 @@ def judge_series(
     The rules of the settings or the default thresholds decide; a threshold given to the command is ignored.
     """
     candidate = store.series.levels_of(dict.fromkeys(series, run))
-    if not candidate:
-        return []
     baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, candidate.keys())
     thresholds = threshold_of_series(store, judge.without_override(threshold))
     return settled_by_code(store, judge.verdicts(baselines, candidate, threshold=thresholds, every=True), thresholds)
@@ -213,8 +214,6 @@ def judge_against(
     for the steps of a finding: the first nights of the next step would be among them. Auxiliary metrics are judged too.
     """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
-    if not candidate:
-        return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if nights_before is not None:
         levels = with_nights(store, levels, nights_before, candidate.keys())

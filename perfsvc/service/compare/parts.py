@@ -13,7 +13,7 @@ from perfsvc.model import Case, Level, RunRow, RunState, Series, Verdict
 from perfsvc.report.review import NOTICE, Review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.selection import Selection
-from perfsvc.service.compare.compare import RunComparison, threshold_of_series
+from perfsvc.service.compare.compare import RunComparison, selected_of, threshold_of_series
 from perfsvc.service.revisions import choose, require_judged
 from perfsvc.store import Store
 
@@ -145,13 +145,7 @@ def _judged(
     thresholds = threshold_of_series(store, request.threshold)
     judgements = judge.verdicts(old, {series: level for series, (_, level) in new.items()}, threshold=thresholds)
     named = [replace(row, series=new[row.series][0]) if row.series in new else row for row in judgements]
-    wanted = request.selection.filter(row.series.case for row in named)
-    selected = tuple(
-        row
-        for row in named
-        if row.series.case in wanted
-        and (not request.devices or {row.series.device, row.series.device_model} & set(request.devices))
-    )
+    selected = selected_of(named, request.selection, request.devices)
     if not selected:
         raise UsageError("nothing that was measured is selected", cure="see what a run has: perfsvc report")
     if all(row.verdict in {Verdict.MISSING, Verdict.NEW} for row in selected):
@@ -162,7 +156,7 @@ def _judged(
         ComparedRun(str(run.id), run.id, run.provenance.label, run.provenance.commit, run.provenance.dirty, part=part)
         for run, part in zip(runs, (request.base, request.new), strict=True)
     )
-    return PartsComparison(base, candidate, selected)
+    return PartsComparison(base, candidate, tuple(selected))
 
 
 def _runs(store: Store, request: PartsRequest, texts: Sequence[str]) -> tuple[RunRow, RunRow]:

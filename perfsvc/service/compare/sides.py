@@ -201,8 +201,8 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
         sides = [_Code(rows[number], python) for number, python in pair if number in rows]
         if len(sides) == len(pair) and all(side.is_known for side in sides):
             known[pair] = (sides[0], sides[1])
-    comparer = _Comparer(store, [both for (old, new), both in known.items() if old != new])
-    return {(old, new): SAME if old == new else comparer.compare(*both) for (old, new), both in known.items()}
+    comparer = _Comparer(store, known.values())
+    return {pair: SAME if pair[0] == pair[1] else comparer.compare(*both) for pair, both in known.items()}
 
 
 class _Comparer:
