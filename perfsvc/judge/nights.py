@@ -197,23 +197,21 @@ class PooledNoise:
 
         If the baseline has one night, this is the number of replicas of both sides, else that of the candidate.
         """
-        enough: list[int | None] = [None] * halves.size
-        for replicas in range(self.candidate_replicas + 1, MOST_REPLICAS + 1):
-            open_ones = [at for at, known in enumerate(enough) if known is None]
-            if not open_ones:
-                break
-            fits = (self._half_widths_with(replicas) <= halves).tolist()
-            for at in open_ones:
-                enough[at] = replicas if fits[at] else None
-        return enough
+        fewest = np.full(halves.size, self.candidate_replicas + 1)
+        most = np.full(halves.size, MOST_REPLICAS + 1)
+        while (fewest < most).any():  # more replicas make an interval narrower
+            middle = (fewest + most) // 2
+            fits = self._half_widths_with(middle) <= halves
+            most, fewest = np.where(fits, middle, most), np.where(fits, fewest, np.minimum(middle + 1, most))
+        return [count if count <= MOST_REPLICAS else None for count in most.tolist()]
 
-    def _half_widths_with(self, replicas: int) -> Floats:
+    def _half_widths_with(self, replicas: NDArray[np.int64]) -> Floats:
         if self.level.nights == 1:
             return self._student(self.variance * 2 / replicas, 2 * replicas - 2)
         freedom = self.freedom + replicas - self.candidate_replicas
         return self._student(self.variance * (self.level.inverse_size + 1 / replicas), freedom)
 
-    def _student(self, of_replicas: Floats, freedom: int) -> Floats:
+    def _student(self, of_replicas: Floats, freedom: int | NDArray[np.int64]) -> Floats:
         """Return half the widths of Student's intervals.
 
         Their variances have two parts: that of the replicas and that of the baseline's nights. Satterthwaite's formula
@@ -225,10 +223,10 @@ class PooledNoise:
         """
         of_nights = self.level.error_of_nights
         error = of_replicas + of_nights
-        freedoms = np.full(error.size, float(freedom))
+        freedoms = np.broadcast_to(np.float64(freedom), error.shape).copy()
         several = of_nights > 0
         parts = (of_replicas[several] / error[several]) ** 2, (of_nights[several] / error[several]) ** 2
-        freedoms[several] = 1 / (parts[0] / freedom + parts[1] / self.level.freedom_of_nights)
+        freedoms[several] = 1 / (parts[0] / freedoms[several] + parts[1] / self.level.freedom_of_nights)
         widths: Floats = student_quantiles(freedoms, 1 - self.alpha / 2) * np.sqrt(error)
         return widths
 
