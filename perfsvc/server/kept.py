@@ -16,7 +16,9 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 OLDEST_S = 60.0
-"""How old an answer may be, in seconds, while the server makes other answers."""
+"""How old an answer may be, in seconds, while the server is busy."""
+BUSY_SHARE, BUSY_S = 0.25, 2.0
+"""A server is busy if making answers has lately taken more than this share of the time, by more than these seconds."""
 THREADS = 3
 """How many answers are made at a time: a reader of Tonight need not wait for the list of all series."""
 MOST_KEPT = 2000
@@ -102,9 +104,10 @@ class _Kept:
 class KeptAnswers:
     """Makes each answer once for all readers who wait for it, and keeps it until the database changes.
 
-    A night changes the database every second, and a busy server would make every answer anew for every reader. While
-    the server makes other answers, a reader therefore gets one that is up to ``OLDEST_S`` old. After a change through
-    this server, such as a finding that someone accepted, every answer is made anew.
+    A night changes the database every second, and a server with many readers would make every answer anew for each of
+    them. While the server makes other answers, or if making them takes too much of its time, a reader therefore gets
+    one that is up to ``OLDEST_S`` old. After a change through this server, such as a finding that someone accepted,
+    every answer is made anew.
 
     Args:
         state: returns a text that changes with the database.
@@ -115,6 +118,7 @@ class KeptAnswers:
         self._changes = 0
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._making = 0
+        self._over_s, self._since = 0.0, time.monotonic()
         self._lock = Lock()
         self._threads = ThreadPoolExecutor(THREADS, "make an answer")
 
@@ -141,7 +145,7 @@ class KeptAnswers:
         """
         with self._lock:
             kept = self._kept.pop(key, None)
-            if kept is None or not kept.is_right(state, busy=self._making > 0):
+            if kept is None or not kept.is_right(state, busy=self._making > 0 or self._over(0.0) > BUSY_S):
                 self._making += 1
                 kept = _Kept(self._threads.submit(self._make, make), state, time.monotonic())
             self._kept[key] = kept
@@ -151,9 +155,16 @@ class KeptAnswers:
         """Return an answer that is not kept."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, make)
 
+    def _over(self, spent_s: float) -> float:
+        """Note time spent, and return how much more than ``BUSY_SHARE`` of the time was spent lately, in seconds."""
+        now = time.monotonic()
+        self._over_s = max(self._over_s - BUSY_SHARE * (now - self._since), 0.0) + spent_s
+        self._since = now
+        return self._over_s
+
     def _make(self, make: Callable[[], Content]) -> Content:
         """Return an answer, and drop others: those that failed, and more if all take too much memory."""
-        size = 0
+        size, began = 0, time.monotonic()
         try:
             content = make()
             content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
@@ -162,6 +173,7 @@ class KeptAnswers:
         finally:
             with self._lock:
                 self._making -= 1
+                self._over(time.monotonic() - began)
                 self._drop(size)
 
     def _drop(self, size: int) -> None:

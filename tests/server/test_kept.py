@@ -136,6 +136,17 @@ async def test_a_busy_server_answers_with_what_it_kept_and_makes_it_anew_later(a
     assert await get(answers, "a", make) == "2"
 
 
+@asynchronous
+async def test_a_server_that_made_answers_for_too_much_of_its_time_is_busy_for_a_while(answers, database, monkeypatch):
+    make = Maker()
+    assert await get(answers, "a", make) == "1"
+    database.text = "2"
+    monkeypatch.setattr(kept, "BUSY_S", -1.0)
+    assert await get(answers, "a", make) == "1"
+    monkeypatch.setattr(kept, "BUSY_S", 2.0)
+    assert await get(answers, "a", make) == "2"
+
+
 @pytest.mark.parametrize("why", ["too old", "changed by the server"])
 @asynchronous
 async def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkeypatch, why):

@@ -132,7 +132,8 @@ def copy_night(
         *((table, table.run_id == source, of_run) for table in (Levels, RunDevices)),
     ):
         columns, given = table.__table__.columns, {**values, **(changed or {}).get(table, {})}
-        query = select(*(given.get(column.name, column) for column in columns)).where(where)
+        in_order = table.__table__.primary_key  # in another order, pages would be half empty
+        query = select(*(given.get(column.name, column) for column in columns)).where(where).order_by(*in_order)
         connection.execute(insert(table).from_select([column.name for column in columns], query))
     _level_medians(connection, run)
 
