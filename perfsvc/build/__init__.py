@@ -8,18 +8,6 @@ from perfsvc.build.program_files import MOST_PROGRAM_BYTES, read_programs
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import UsageError
 
-__all__ = [
-    "MOST_PROGRAM_BYTES",
-    "Binary",
-    "Cache",
-    "Toolchain",
-    "compile_all",
-    "default_folder",
-    "known_shapes",
-    "read_programs",
-    "toolchain_for",
-]
-
 
 def known_shapes() -> Path:
     """Return the folder in the build cache for the known shapes of input arrays, after making it if it is missing.

@@ -2,5 +2,3 @@
 
 from perfsvc.config.load import Loaded, load
 from perfsvc.config.settings import ServerSettings, Settings
-
-__all__ = ["Loaded", "ServerSettings", "Settings", "load"]

@@ -16,8 +16,6 @@ from perfsvc.errors import FormatError
 from perfsvc.formats import asv, comma_separated, google_benchmark, hyperfine, nccl_tests, nvbench, pytest_benchmark
 from perfsvc.formats.result import Point, Result
 
-__all__ = ["FORMATS", "FormatError", "Point", "Result", "content", "files_of", "parse", "read"]
-
 PARSERS: Mapping[str, Callable[[bytes, Path | None], Iterator[Result]]] = MappingProxyType(
     {
         "nvbench": nvbench.parse,

@@ -22,31 +22,3 @@ from perfsvc.store.rows import (
     VerdictEvent,
 )
 from perfsvc.store.store import Store
-
-__all__ = [
-    "BinaryRow",
-    "CaseBinary",
-    "CaseCode",
-    "CaseCost",
-    "CaseKey",
-    "CaseQuantities",
-    "CasesInRun",
-    "DeliveryRow",
-    "DeviceInRun",
-    "GpuRun",
-    "ImportedRun",
-    "MeasurementEntry",
-    "NightRow",
-    "Pin",
-    "RunRow",
-    "RunState",
-    "SchemaState",
-    "SeriesHistory",
-    "StageRow",
-    "StageState",
-    "Store",
-    "StoredSamples",
-    "Upgrade",
-    "UsedCode",
-    "VerdictEvent",
-]
