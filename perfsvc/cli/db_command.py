@@ -59,8 +59,9 @@ def check(database: str, output_format: str) -> None:
 def rebuild(database: str, output_format: str) -> None:
     """Compute the levels of all runs anew from their measurements, and report what was stored otherwise.
 
-    A level is what a run says about a series. Each command stores the levels that it changes, so a difference is a
-    fault of perfsvc or damage. Where samples were removed, a level keeps what only samples show.
+    A level is what a run says about a series. What a run measured on each device is computed anew too. Each command
+    stores the levels that it changes, so a difference is a fault of perfsvc or damage. Where samples were removed, a
+    level keeps what only samples show.
     """
     from perfsvc import units
     from perfsvc.store import Store
@@ -73,7 +74,7 @@ def rebuild(database: str, output_format: str) -> None:
             return
         for run, series, what in differences:
             click.echo(f"  run {run}, {series}: {what}")
-        found = f"{units.count(len(differences), 'level')} {'was' if len(differences) == 1 else 'were'} corrected"
+        found = f"{units.count(len(differences), 'difference')} {'was' if len(differences) == 1 else 'were'} corrected"
         click.echo(f"{store.location}: {found if differences else 'all levels are what the measurements say'}")
 
 

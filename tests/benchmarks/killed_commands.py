@@ -3,13 +3,14 @@
     python tests/benchmarks/killed_commands.py [--kills 300] [--jobs 1] [--seed 7] [--only bisect] [--keep folder]
                                                [--postgresql]
 
-The commands are run, nightly, nightly --resume, import, sync, db prune, db upgrade, dashboard build and bisect, on the
-fake device over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The
-claims: the second command ends as an undisturbed one; each measurement that was stored before is still stored; the
-database is sound; an import is stored once, and a copy holds each measurement once; and no process, worktree, temporary
-file or lock is left. A resumed night also has the verdicts, findings, stages and messages of an undisturbed one, under
-the same run and seed; its messages have one key, and it measures nothing again that was stored. With --postgresql, the
-script starts a server of its own, and all databases are on it.
+The commands are run, run with a renamed variant, nightly, nightly --resume, import, runs exclude, sync, db prune, db
+upgrade, dashboard build and bisect, on the fake device over a small suite in git. Each is killed with SIGKILL, and then
+typed again (a night is resumed). The claims: the second command ends as an undisturbed one; each measurement that was
+stored before is still stored; the database is sound; each level is what its measurements say; an import is stored once,
+and a copy holds each measurement once; and no process, worktree, temporary file or lock is left. A resumed night also
+has the verdicts, findings, stages and messages of an undisturbed one, under the same run and seed; its messages have
+one key, and it measures nothing again that was stored. With --postgresql, the script starts a server of its own, and
+all databases are on it.
 """
 
 import contextlib
@@ -59,6 +60,8 @@ COMMITS, GOOD = 6, 3
 BEGAN = "update nights set started_at = '2026-01-0{0} 02:00:00.000000' where id = {0}"
 COMMANDS = {
     "run": ("run",),
+    "rename": ("run", "--suite", "renamed/kernels"),
+    "exclude": ("runs", "exclude", "2", "--reason", "a test"),
     "nightly": ("nightly",),
     "resume": ("nightly", "--resume"),
     "import": ("import", "google-benchmark", "results.json"),
@@ -274,6 +277,9 @@ def prepare(folder: Path, server: "Databases | None", hook: tuple[str, Sequence[
     place.write_settings()
     shutil.copy(RESULTS, folder / "results.json")
     (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL}}))
+    shutil.copytree(suite, folder / "renamed" / "kernels")
+    (bench,) = (folder / "renamed").rglob("bench.py")
+    bench.write_text(bench.read_text().replace('variant("beta",', 'variant("delta", formerly=("beta",),'))
     (source,) = suite.glob("*/*.cu")
     kernel = source.read_text()
     for number in range(COMMITS):
@@ -336,6 +342,8 @@ def killed(place: Place, name: str, at_s: float, expected: int, night: Undisturb
     for database in filter(None, ("main", NEW.get(name))):
         code, printed = place.end(["db", "check", "--db", place.location(database)])
         wrong += [f"{database}: {printed}"] if code else []
+        _, printed = place.end(["db", "rebuild", "--db", place.location(database)])
+        wrong += [] if "all levels are what the measurements say" in printed else [f"levels of {database}: {printed}"]
     return Kill(name, at_s, tuple(wrong))
 
 
@@ -367,6 +375,7 @@ def claims(kills: Sequence[Kill]) -> list[Claim]:
             ("commands that ended in another way", "exit code"),
             ("kills that lost a measurement", r"\d+ measurements"),
             ("kills that damaged a database, or made its copy differ", "|".join(DATABASES)),
+            ("kills after which a level was not what its measurements say", "levels of"),
             ("kills that left a process", "process"),
             ("kills that left a worktree", r"\d+ worktrees"),
             ("kills that left a temporary file", "(temporary )?file "),
