@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 OLDEST_S = 60.0
 """How old an answer may be, in seconds, while the server is busy."""
-BUSY_SHARE, BUSY_S = 0.25, 2.0
+BUSY_SHARE, BUSY_S = 0.5, 2.0
 """A server is busy if making answers has lately taken more than this share of the time, by more than these seconds."""
 THREADS = 3
 """How many answers are made at a time: a reader of Tonight need not wait for the list of all series."""
