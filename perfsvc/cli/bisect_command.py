@@ -74,8 +74,7 @@ def command(
     from perfsvc.model import CacheState
     from perfsvc.report.export.objects import bisection_json
     from perfsvc.report.tables.bisection import bisection_text
-    from perfsvc.service.bisect.bisect import BisectRequest, bisect, exit_code
-    from perfsvc.service.bisect.of_finding import require_case, store_answer
+    from perfsvc.service.bisect.bisect import BisectRequest, bisect, exit_code, require_case, store_answer
 
     request = BisectRequest(
         case,

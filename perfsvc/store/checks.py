@@ -21,9 +21,9 @@ from perfsvc.model import (
     digest,
 )
 from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, ids_of
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import StorePart, among, insert_new, new_id
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.tables import Cases
 
 

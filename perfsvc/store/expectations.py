@@ -21,8 +21,8 @@ from perfsvc.model import (
 from perfsvc.store.cases import judged
 from perfsvc.store.findings.read import ACTIVE, lock, put_event, put_open_finding, set_state
 from perfsvc.store.rows import CasesInRun
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.engine import StorePart
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs, SeriesRows

@@ -14,8 +14,8 @@ from perfsvc.errors import DatabaseError
 from perfsvc.keys import Signed
 from perfsvc.model import NightRow, RunState, StageRow
 from perfsvc.store.runs import alive, is_elsewhere, this_process, unknown_night
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.engine import POSTGRESQL, Database, StorePart, new_id, translated
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.night_tables import Nights, Stages
 
 

@@ -27,10 +27,10 @@ from perfsvc.model import (
 )
 from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, id_of_name, with_case
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number, stored
 from perfsvc.store.schema.engine import StorePart, among, new_id
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.tables import Artifacts, Devices
 
 REPORT = "report"

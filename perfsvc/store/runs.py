@@ -29,9 +29,9 @@ from perfsvc.model import TIME, Exclusion, Provenance, RunRow, RunState, Series,
 from perfsvc.store.cases import judged, load_series, put_series
 from perfsvc.store.rows import CaseKey, DeviceInRun
 from perfsvc.store.run_devices import count_cases, forget_run_devices, read_run_devices
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import StorePart, among, new_id
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import (

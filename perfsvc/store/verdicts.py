@@ -13,9 +13,9 @@ from perfsvc.store.cases import ids_of, load_series, put_series, series_ids, ser
 from perfsvc.store.levels import VERDICT, note_exclusions, replicas_in
 from perfsvc.store.measurements.batches import batch_summary
 from perfsvc.store.rows import VerdictEvent
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import StorePart, among, new_id
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations
 from perfsvc.store.schema.samples import pack, readable_samples
 from perfsvc.store.schema.tables import Devices, Levels, Runs, SeriesRows

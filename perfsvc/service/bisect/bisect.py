@@ -21,6 +21,8 @@ from perfsvc.service.git import ancestry, changed
 from perfsvc.service.prepare.targets import arrays, compile_helper_kernels, default_sampling, seed_of
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
+from perfsvc.store import Store
+from perfsvc.units import some
 
 BUDGET_S = 60.0
 """Most seconds for one comparison: a bisection makes few, and an inconclusive one means that a commit is skipped."""
@@ -169,3 +171,28 @@ def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[
     before, after = bisection.proof.before.hash, bisection.proof.after.hash
     paths = {path for commit in (before, after) for path in builds.at[commit].paths}
     return changed(folder, before, after, sorted(paths))
+
+
+def require_case(database: str, finding: int, request: BisectRequest) -> None:
+    """Check that a finding has the case of a bisection, or reports it as missing, before anything is measured.
+
+    Raises:
+        NotMeasuredError: the finding does not exist.
+        UsageError: the finding has no series of this case and metric.
+    """
+    with Store.open(database, create=False) as store:
+        moved = store.findings.get(finding).moved
+        missing = [row.name for row in store.expectations.of_host(None) if row.finding == finding]
+    cases = [step.series.case.id for step in moved if step.series.metric == request.metric]
+    cases = list(dict.fromkeys((*cases, *missing)))
+    if request.case not in cases:
+        raise UsageError(
+            f"finding {finding} has no series of {request.case} with the metric {request.metric}",
+            cure=f"name one of its cases: {some(cases)}" if cases else f"perfsvc findings show {finding}",
+        )
+
+
+def store_answer(database: str, finding: int, bisection: Bisection) -> None:
+    """Store a bisection with a finding; raise ``NotMeasuredError`` if the finding has been removed meanwhile."""
+    with Store.open(database, create=False) as store:
+        store.findings.put_bisection(finding, bisection)

@@ -18,8 +18,7 @@ from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
 from perfsvc.model import MEMORY, Environment, Estimate, Measurement, OverBudget, Unit
 from perfsvc.report.rows import Doubt
-from perfsvc.service.peaks.collector import PeakCollector
-from perfsvc.service.peaks.doubts import doubt, note
+from perfsvc.service.peaks.collector import PeakCollector, doubt, note
 from perfsvc.service.prepare.targets import Target
 from perfsvc.service.run.provenance import OpenRun
 from perfsvc.service.run.spool import RunIdentity, Spool

@@ -12,9 +12,9 @@ from perfsvc.errors import NotMeasuredError
 from perfsvc.model import TIME, Cause, Direction, EventKind, Finding, FindingEvent, FindingState, MovedSeries, Series
 from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.profiles import explanation_of
+from perfsvc.store.schema.base import from_row
 from perfsvc.store.schema.code_tables import Explanations
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
-from perfsvc.store.schema.fields import from_row
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
 from perfsvc.store.schema.tables import SeriesRows
 

@@ -21,10 +21,10 @@ from perfsvc.store.measurements.columns import SAME_LEVEL, RowFilter, columns_of
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.column_types import number, report_damaged
 from perfsvc.store.schema.engine import StorePart, among, new_ids
 from perfsvc.store.schema.environments import environment_id
-from perfsvc.store.schema.fields import from_row, to_row
 from perfsvc.store.schema.samples import DAMAGED, pack, readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Levels, Measurements, Metrics, Runs, SeriesRows
 

@@ -1,13 +1,15 @@
-"""The base of all tables: each class below it declares one table.
+"""The base of all tables: each class below it declares one table. Also dataclasses as rows of tables, and back.
 
 The classes look like those of SQLAlchemy's ORM. perfsvc needs nothing else of the ORM, and importing it and mapping all
 classes took a quarter of the time of ``perfsvc runs``. So the base makes a plain ``Table`` from each class.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
+from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args, get_origin
 from uuid import uuid4
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, text
@@ -26,7 +28,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.column_types import FreeText, Utc, Word
+from perfsvc.store.schema.column_types import FreeText, Utc, Word, number
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -128,3 +130,31 @@ def _column(name: str, annotation: Any, more: tuple[tuple[Any, ...], dict[str, A
     parts, own = more or ((), {})
     options.setdefault("type_", TYPES[kind])
     return Column(name, *parts, **options | own)
+
+
+T = TypeVar("T")
+
+
+def from_row(kind: type[T], row: Any, **others: Any) -> T:
+    """Return a dataclass from a row; ``others`` are the fields without a column, and those that have another value."""
+    return kind(**{name: row[place] for name, place in _places(cast("Any", kind), row._fields)} | others)
+
+
+def to_row(table: type[Base], *values: Any) -> dict[str, Any]:
+    """Return the columns of a table for which dataclasses have fields, without ``id``; NaN becomes None."""
+    columns = tuple(name for name in table.__table__.columns.keys() if name != "id")  # noqa: SIM118
+    found = {
+        columns[at]: getattr(each, name) for each in values for name, at in _places(cast("Any", type(each)), columns)
+    }
+    return {name: number(value) if isinstance(value, float) else value for name, value in found.items()}
+
+
+@lru_cache(maxsize=256)
+def _places(kind: Any, columns: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Return the fields of a dataclass that have a column, each with the place of the column."""
+    found = []
+    for name in (field.name for field in fields(kind)):
+        column = next((each for each in (name, f"{name}_id", f"{name}_at", f"git_{name}") if each in columns), None)
+        if column is not None:
+            found.append((name, columns.index(column)))
+    return found

@@ -14,8 +14,7 @@ from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Measureme
 from perfsvc.report.tables.run import doubt_text
 from perfsvc.service.peaks import kernels, memory, sampling
 from perfsvc.service.peaks import specs as peaks_of
-from perfsvc.service.peaks.collector import PeakCollector
-from perfsvc.service.peaks.doubts import doubt, note
+from perfsvc.service.peaks.collector import PeakCollector, doubt, note
 from perfsvc.store import Store
 
 GIB = 1 << 30
