@@ -60,8 +60,8 @@ def rebuild(database: str, output_format: str) -> None:
     """Compute the levels of all runs anew from their measurements, and report what was stored otherwise.
 
     A level is what a run says about a series. What a run measured on each device is computed anew too. Each command
-    stores the levels that it changes, so a difference is a fault of perfsvc or damage. Where samples were removed, a
-    level keeps what only samples show.
+    stores the levels that it changes, so a difference is a fault of perfsvc or damage. Where samples were removed or
+    are damaged, a level keeps what only samples show. Verdicts stay as they are.
     """
     from perfsvc import units
     from perfsvc.store import Store

@@ -16,12 +16,12 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, 
 from sqlalchemy import case as sql_case
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Noise, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Noise, Series, Status
 from perfsvc.model.levels import LevelColumns, SideColumns
 from perfsvc.store.cases import SeriesKey, put_series_rows, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.run_devices import write_run_devices
-from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.column_types import damaged, number
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.samples import readable_samples
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Levels, Measurements, Metrics, SeriesRows
@@ -41,7 +41,7 @@ def write_levels(connection: Connection, run: int) -> dict[int, str]:
     """Compute the levels of a run from its measurements, and store them; return what was stored otherwise, by series.
 
     What the run measured on each device is stored too (``write_run_devices``). Verdicts stay. Of measurements whose
-    samples were removed, the stored level keeps what only samples show.
+    samples were removed or are damaged, the stored level keeps what only samples show.
     """
     write_run_devices(connection, run)
     found = _packed(_computed(connection, run))
@@ -49,13 +49,12 @@ def write_levels(connection: Connection, run: int) -> dict[int, str]:
     excluded = reasons_of_exclusion(connection, [run])
     query = select(Levels).where(Levels.run_id == run)
     stored = {row["series_id"]: dict(row) for row in connection.execute(query).mappings()}
-    without_samples = _without_samples(connection, run)
     unmeasured = dict.fromkeys(_MEASURED) | {"reason": ""}
     rows = {number: unmeasured for number, before in stored.items() if before["verdict"]}
     for key, level in found.items():
         number = ids[key]
         rows[number] = level | {"excluded": reason_of_exclusion(excluded, run, key.case) or None}
-        if (before := stored.get(number)) and (key.case, key.device, key.cache) in without_samples:
+        if rows[number].pop("lacks_samples", False) and (before := stored.get(number)):
             kept = _OF_SAMPLES if before["medians"] == level["medians"] else ()
             rows[number] |= {name: before[name] for name in kept}
     changes: dict[int, str] = {}
@@ -65,7 +64,7 @@ def write_levels(connection: Connection, run: int) -> dict[int, str]:
         if before is None or after is None or others:
             changes[number] = "was missing" if before is None else "belongs to no measurement"
             if others:
-                changes[number] = f"{', '.join(others)} {'was' if len(others) == 1 else 'were'} another"
+                changes[number] = f"stored otherwise: {', '.join(others)}"
     if changes:
         connection.execute(delete(Levels).where(Levels.run_id == run, among(Levels.series_id, changes)))
         verdicts = dict.fromkeys(VERDICT)
@@ -103,14 +102,6 @@ _MEASURED = (
 """What of a level measurements show, besides its reason."""
 
 
-def _without_samples(connection: Connection, run: int) -> set[tuple[int, int, CacheState]]:
-    """Return the cases of a run whose samples were removed: the ids of case and device, and the cache state."""
-    query = select(Measurements.case_id, Measurements.device_id, Measurements.cache).where(
-        Measurements.run_id == run, Measurements.samples.is_(None), Measurements.sample_count > 0
-    )
-    return {(case, device, cache) for case, device, cache in connection.execute(query)}
-
-
 def note_exclusions(connection: Connection, run: int) -> None:
     """Store in the levels of a run why they are excluded from judging, or that they are not."""
     reasons = reasons_of_exclusion(connection, [run])
@@ -145,9 +136,11 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
         time = SeriesKey(case, device, TIME, cache)
         samples = [None if row.samples is None else readable_samples(row.samples, row.name) for row in replicas]
         noise = _noise(replicas, samples)
+        lacks = any(of is None and row.sample_count for row, of in zip(replicas, samples, strict=True))
+        lacking = {"lacks_samples": True} if lacks else {}
         worst = max(replicas, key=lambda row: row.status.severity)
         if worst.status is not Status.OK:
-            yield time, _row(replicas, worst.status, worst.reason, noise=noise)
+            yield time, _row(replicas, worst.status, worst.reason, noise=noise) | lacking
             continue
         times = [
             (row.median_s, (row.median_s,) if of is None or not len(of) else of)
@@ -158,7 +151,7 @@ def _computed(connection: Connection, run: int) -> Iterator[tuple[SeriesKey, dic
             level = judge.level_of_samples([of for _, of in times])
             ends = (replicas[0].low_s, replicas[0].high_s) if len(times) == 1 else (None, None)
             numbers = (*ends, level.spread, level.step)
-            yield time, _row(replicas, values=[median for median, _ in times], numbers=numbers, noise=noise)
+            yield time, _row(replicas, values=[median for median, _ in times], numbers=numbers, noise=noise) | lacking
         of_metrics: dict[str, list[float]] = defaultdict(list)
         for row in replicas:
             for name, value in metrics.get(row.id, ()):
@@ -176,7 +169,7 @@ def _measured(connection: Connection, run: int) -> Sequence[Any]:
         .add_columns(Measurements.status, Measurements.reason, Measurements.environment_id)
         .add_columns(Measurements.binary_id, Measurements.python_code_id)
         .add_columns(Measurements.median_s, Measurements.low_s, Measurements.high_s, Measurements.max_error)
-        .add_columns(Measurements.samples, Measurements.place_medians, Cases.name)
+        .add_columns(Measurements.sample_count, Measurements.samples, Measurements.place_medians, Cases.name)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Environments, Environments.id == Measurements.environment_id)
@@ -386,7 +379,11 @@ def _read(
                 blobs += [blob or b"" for blob in found.pop()]
             tables.append(np.array(found, np.float64))
     table = np.concatenate(tables, axis=1)
-    sizes = np.array(list(map(len, blobs)), np.int64) // _VALUE.itemsize
+    lengths = np.array(list(map(len, blobs)), np.int64)
+    if (lengths % _VALUE.itemsize).any():
+        at = int(np.flatnonzero(lengths % _VALUE.itemsize)[0])
+        raise damaged(f"the level of series {table[1, at]:.0f} in run {table[0, at]:.0f}")
+    sizes = lengths // _VALUE.itemsize
     return table[:3].astype(np.int64), table[3:], SideColumns.of(sizes, np.frombuffer(b"".join(blobs), _VALUE))
 
 

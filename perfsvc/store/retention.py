@@ -94,7 +94,7 @@ class Retention(StorePart):
         with self._database.reading() as connection:
             return tuple(connection.scalar(select(func.count()).where(counted)) or 0 for counted in counts)
 
-    def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
+    def samples(self, before: datetime, *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.
 
         Levels hold all that comparisons, histories and pages need of the samples. The samples of a run that has not
@@ -103,11 +103,10 @@ class Retention(StorePart):
 
         Args:
             before: the moment.
-            keep: runs that keep everything.
             dry_run: whether to change nothing.
         """
         has_samples = Measurements.samples.is_not(None)
-        old = select(Runs.id).where(Runs.started_at < before, ~_is_resumable(), ~among(Runs.id, keep))
+        old = select(Runs.id).where(Runs.started_at < before, ~_is_resumable())
         with self._database.reading() as connection:
             runs = connection.scalars(old.where(exists().where(Measurements.run_id == Runs.id, has_samples))).all()
         removed = Removed()

@@ -322,6 +322,8 @@ def killed(place: Place, name: str, at_s: float, expected: int, night: Undisturb
     tried = len(place.measured)
     if name == "import" and place.rows(IMPORTED) == [(1,)]:
         expected = 0  # all was stored before the kill, so there is nothing left to complain about
+    if name == "exclude" and place.rows("select id from exclusions"):
+        expected = 2  # it is excluded already
     code, printed = place.end(next_command(place, name))
     wrong = place.left_behind()
     if name in NIGHTS:

@@ -69,7 +69,7 @@ def test_a_damaged_row_stops_a_command_with_its_cure_and_levels_are_rebuilt(perf
     assert "restore a backup" in ended.err
     with closing(sqlite3.connect(perfsvc.database)) as connection, connection:
         connection.execute("UPDATE measurements SET cache = 'cold' WHERE id = 1")
-    assert "spread was another" in perfsvc("db", "rebuild", code=0).out
+    assert "stored otherwise: spread" in perfsvc("db", "rebuild", code=0).out
     assert "all levels are what the measurements say" in perfsvc("db", "rebuild", code=0).out
 
 

@@ -96,15 +96,16 @@ def prune(
 ) -> Pruned:
     """Remove stored data that is too old and no longer needed; a second call with the same arguments changes nothing.
 
-    Pruning does not change the verdicts, alerts and findings of later runs. It therefore keeps, at any age, the data
-    that baselines and findings need, the baseline runs of the current suspects, and the code of the newest runs.
+    Pruning does not change the verdicts, alerts and findings of later runs. It therefore keeps, at any age, the
+    binaries and reports that baselines and findings need, those of the baseline runs of the current suspects, and the
+    code of the newest runs. Samples are removed by their age alone, because levels hold what later runs need of them.
 
     Args:
         store: the database.
         retention: how long each kind of data is kept; None for ever.
         now: the time by the clock of this host.
         nights: the folder with the files of nights; None to keep them.
-        against: the setting ``baseline.against``; a run that it names is kept whole.
+        against: the setting ``baseline.against``; a run that it names keeps its binaries and reports.
         suite: the repository of git revisions.
         dry_run: change nothing, and return what would be removed.
         force: trust the clock of this host, and remove any share of the data at once.
@@ -115,7 +116,7 @@ def prune(
     store.runs.mark_interrupted(platform.node())
     counted_from = now if force else store.retention.confirmed_time(now)
     keep: set[int] = set()
-    if retention.samples or retention.binaries or retention.profiles:
+    if retention.binaries or retention.profiles:
         keep = _baselines(store, against, suite)
     remove = partial(_remove, store, retention, counted_from, keep, nights)
     if not force and any(retention.model_dump().values()):
@@ -142,11 +143,11 @@ def _remove(
     *,
     dry_run: bool,
 ) -> Pruned:
-    """Remove the data that is too old at the time ``now``, except data that the runs in ``keep`` need."""
+    """Remove the data that is too old at the time ``now``, except the code of the runs in ``keep``."""
     before = {kind: _before(now, age) for kind, age in retention.model_dump().items()}
     old_nights, old_samples, old_entries = before["nights"], before["samples"], before["audit"]
     removed_nights = store.retention.nights(old_nights, dry_run=dry_run) if old_nights else []
-    samples = store.retention.samples(old_samples, keep, dry_run=dry_run) if old_samples else Removed()
+    samples = store.retention.samples(old_samples, dry_run=dry_run) if old_samples else Removed()
     code = store.retention.code(
         binaries=before["binaries"],
         profiles=before["profiles"],

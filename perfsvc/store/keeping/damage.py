@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 from sqlalchemy import JSON, ColumnElement, Connection, String, func, select, type_coerce
 
 from perfsvc.model import (
@@ -35,6 +36,7 @@ from perfsvc.store.schema.tables import (
     Devices,
     Environments,
     FullEnvironments,
+    Levels,
     Measurements,
     PythonCodes,
 )
@@ -55,6 +57,7 @@ def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], object]:
 
 _CONTENT: Final[dict[Table, dict[str, Callable[[Any], object]]]] = {
     Measurements: {"samples": unpack_array, "place_medians": unpack_array, "batches": unpack_batches},
+    Levels: {"medians": lambda blob: np.frombuffer(blob, np.float64)},
     ConfirmationRuns: {"samples": unpack_array},
     Profiles: {
         "instructions": _as(tuple[Instruction, ...], compressed=True),
@@ -82,6 +85,7 @@ _DIGESTS: Final[dict[Table, tuple[str, str]]] = {
 _COSTS: Final = {
     "measurements": "the samples of the measurement, or the measurement; its run has the others",
     "metrics": "the metric of one measurement",
+    "levels": "the comparisons with it; perfsvc db rebuild computes it anew",
     "cases": "the results of the case",
     "devices": "the threshold of its kind: the threshold of GPUs is used",
     "environments": "the further parts of the environment; its results stay",

@@ -121,6 +121,7 @@ def test_damaged_samples_cost_only_themselves(story, store, caplog):
     assert list(store.series.samples([run])) == [story.series(story.naive)]
     assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
     assert f"a blob of samples of {story.tiled.id} is damaged" in caplog.text
+    assert store.series.rebuild() == []  # a level keeps what only the samples showed
 
 
 DAMAGED = {
@@ -131,6 +132,7 @@ DAMAGED = {
     "environments SET parts = '{broken parts'": lambda store: store.devices.environments(),
     "cases SET point = '{broken'": lambda store: store.series.case_names(),
     "levels SET status = 'gone'": lambda store: store.series.levels(1),
+    "levels SET medians = X'0011'": lambda store: store.series.levels(1),
 }
 """What is set in a row to what nothing can stand for, and what reads it."""
 

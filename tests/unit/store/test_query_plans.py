@@ -121,5 +121,5 @@ def test_pruning_looks_only_at_old_measurements_that_still_have_samples(story):
         story.run(story.tiled, started=began + timedelta(days=number))
     before = began + timedelta(days=3)
     removed = []
-    assert scans(story.store, lambda: removed.append(story.store.retention.samples(before, [], dry_run=False))) == []
+    assert scans(story.store, lambda: removed.append(story.store.retention.samples(before, dry_run=False))) == []
     assert [of.count for of in removed] == [3]

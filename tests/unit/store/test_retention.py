@@ -198,9 +198,8 @@ def test_a_case_over_budget_in_the_last_run_keeps_the_code_of_its_newest_measure
     assert with_code(story) == {"tiled": [1], "naive": [1, 3]}
 
 
-def test_a_run_that_may_be_resumed_or_is_named_keeps_its_samples(story):
-    nights(story, range(2))
-    named = night(story, 2, label="release")
+def test_a_run_that_may_be_resumed_keeps_its_samples(story):
+    nights(story, range(3))
     under_way = story.begin(scope="all", started=BEGAN + 5 * DAY)
     story.put(under_way, story.tiled)
     number = story.store.nights.begin(host="here", started=BEGAN, suite="kernels", command_line="", settings={})
@@ -209,9 +208,7 @@ def test_a_run_that_may_be_resumed_or_is_named_keeps_its_samples(story):
     story.store.runs.end(cut_short, RunState.INTERRUPTED)
     story.store.nights.end(number, RunState.INTERRUPTED, None)
     night(story, 8)
-    prune(story.store, against="release")
-    assert with_samples(story)["tiled"] == [named, under_way, cut_short]
-    prune(story.store, against="never measured")
+    prune(story.store)
     assert with_samples(story)["tiled"] == [under_way, cut_short]
 
 
