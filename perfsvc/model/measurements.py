@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -143,3 +144,20 @@ class Noise:
     places: float | None = None
     lowest_place_s: float | None = None
     highest_place_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostHistory:
+    """What the newest measurements of a case on a device in a cache state say about its cost, for planning a run.
+
+    Attributes:
+        cost_s: the mean seconds of a replica in the newest run that has ended; None if unknown.
+        between: the noise between replicas as a relative standard deviation, from the newest run that stored it.
+        last: when the case was last measured; None if never.
+        runs: how many of the newest runs measured the case.
+    """
+
+    cost_s: float | None = None
+    between: float | None = None
+    last: datetime | None = None
+    runs: int = 0

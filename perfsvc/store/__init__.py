@@ -5,7 +5,6 @@ from perfsvc.store.rows import (
     BinaryRow,
     CaseBinary,
     CaseCode,
-    CaseCost,
     CaseKey,
     CaseQuantities,
     CasesInRun,

@@ -113,25 +113,6 @@ class StoredSamples:
     times_s: "NDArray[np.float32]"
 
 
-@dataclass(frozen=True, slots=True)
-class CaseCost:
-    """The cost and the noise of a case on a device in a cache state, by which a run is planned.
-
-    Only the newest measurements of the case count (``perfsvc.store.measurements.NEWEST``).
-
-    Attributes:
-        cost_s: the mean seconds of a replica in the newest run that has ended.
-        between: the noise between replicas as a relative standard deviation, from the newest run that stored it.
-        last: when the case was last measured, in any run.
-        runs: how many runs these measurements belong to.
-    """
-
-    cost_s: float
-    between: float | None
-    last: datetime
-    runs: int
-
-
 class GpuRun(NamedTuple):
     """A run that measured on a GPU.
 

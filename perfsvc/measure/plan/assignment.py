@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from perfsvc.measure.plan.budget import BudgetKey, CostHistory
+from perfsvc.measure.plan.budget import BudgetKey
 from perfsvc.measure.plan.order import UNKNOWN_COST_S, Spread, Task, TaskKey
-from perfsvc.model import DeviceInfo, digest
+from perfsvc.model import CostHistory, DeviceInfo, digest
 
 SMALL_GAIN = 0.1
 """Cases that lose no history move to another device if the slowest device then needs this share less time."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from perfsvc.measure.plan.order import Task, devices
-from perfsvc.model import CacheState, OverBudget
+from perfsvc.model import CacheState, CostHistory, OverBudget
 
 LEAST_REPLICAS = 2
 """A case gets at least this many replicas or none, because a single replica shows no noise between replicas."""
@@ -27,23 +27,6 @@ DAY = timedelta(days=1)
 
 BudgetKey = tuple[str, str, CacheState]
 """A device's UUID, a case's id and a cache state."""
-
-
-@dataclass(frozen=True, slots=True)
-class CostHistory:
-    """What earlier runs measured of a case on one device in one cache state; unknown values are None.
-
-    Attributes:
-        cost_s: seconds that a replica takes.
-        between: relative standard deviation between replicas.
-        last: when the case was last measured; None if never.
-        runs: how many of the newest runs measured the case.
-    """
-
-    cost_s: float | None = None
-    between: float | None = None
-    last: datetime | None = None
-    runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

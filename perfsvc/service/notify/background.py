@@ -1,7 +1,7 @@
 """What a message adds to a finding: the commits behind it, and the recent levels of its worst series."""
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
@@ -46,7 +46,6 @@ class Backgrounds:
 
     def __init__(self, store: Store, night: NightRow) -> None:
         self._store, self._night = store, night
-        self._histories = cache(store.series.histories)
 
     def of(self, finding: Finding) -> Background:
         """Return the commits that a finding names, and the recent levels of its worst series."""
@@ -66,15 +65,11 @@ class Backgrounds:
 
     def _levels(self, series: Series) -> tuple[float | None, ...]:
         """Return the levels of a series in the suite's newest nights, without excluded runs and cases."""
-        history = self._store.series.case_history(series.case.id, series.device)
-        judged = {in_run.run for in_run in history if in_run.run in self._runs and not in_run.excluded}
-        runs = tuple(sorted(judged)[-NIGHTS:])
-        if not runs:
-            return ()
-        of_series = self._histories(runs, errors=(series,) if series.metric == MAX_ERROR else ()).get(series)
-        if of_series is None:
-            return ()
-        return tuple(level if isfinite(level) else None for level in of_series.level.tolist())
+        errors = (series,) if series.metric == MAX_ERROR else ()
+        history = self._store.series.histories(self._runs, errors=errors, cases=[series.case]).get(series)
+        levels = history.level.tolist() if history else []
+        judged = [level for at, level in enumerate(levels) if history and at not in history.excluded]
+        return tuple(level if isfinite(level) else None for level in judged[-NIGHTS:])
 
     @cached_property
     def _runs(self) -> set[int]:

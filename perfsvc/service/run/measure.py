@@ -12,11 +12,11 @@ from perfsvc.measure.host import pool
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan import budget
 from perfsvc.measure.plan.assignment import home_device, last_device, spread
-from perfsvc.measure.plan.budget import BudgetKey, CostHistory
+from perfsvc.measure.plan.budget import BudgetKey
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling, without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import Call, DeviceInfo, Environment, OverBudget, Status
+from perfsvc.model import Call, CostHistory, DeviceInfo, Environment, OverBudget, Status
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
@@ -126,8 +126,7 @@ def _past(resolved: ResolvedRun, store: Store, run: int) -> dict[BudgetKey, Cost
     if request.budget_s is None and (request.spread == "each-device" or len(resolved.devices) == 1):
         return {}
     cases = {spec.case for target in resolved.targets for spec in target.specs}
-    costs = store.measurements.costs(cases, resolved.devices, before=run)
-    return {key: CostHistory(cost.cost_s, cost.between, cost.last, cost.runs) for key, cost in costs.items()}
+    return store.measurements.costs(cases, resolved.devices, before=run)
 
 
 def _prepared(

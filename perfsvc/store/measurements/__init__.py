@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, insert, select, true
 
 from perfsvc.keys import Keys
-from perfsvc.model import CacheState, Case, Measurement, Series
+from perfsvc.model import CacheState, Case, CostHistory, Measurement, Series
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import CASE_COLUMNS, TIME_OF_MEASUREMENT, case_ids, case_of, device_ids, ids_of
 from perfsvc.store.measurements.batches import measurement_columns, unpack_batches
 from perfsvc.store.measurements.columns import SAME_LEVEL, RowFilter, columns_of, further_of
 from perfsvc.store.measurements.quantities import load_quantities
-from perfsvc.store.rows import CaseCost, CaseQuantities, MeasurementEntry, StoredSamples
+from perfsvc.store.rows import CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.base import from_row, to_row
 from perfsvc.store.schema.column_types import number, report_damaged
@@ -178,7 +178,7 @@ class MeasurementStore(StorePart):
 
     def costs(
         self, cases: Iterable[Case], devices: Collection[str], *, before: int | None = None
-    ) -> dict[tuple[str, str, CacheState], CaseCost]:
+    ) -> dict[tuple[str, str, CacheState], CostHistory]:
         """Return the cost and the noise of cases by device (UUID), case id and cache state.
 
         Only the newest measurements of a case are read (``NEWEST``). Measurements under former names of a case count
@@ -206,14 +206,14 @@ class MeasurementStore(StorePart):
             )
             for row in connection.execute(query):
                 found[row.case_id][row.uuid, row.cache].append(row)
-        costs: dict[tuple[str, str, CacheState], CaseCost] = {}
+        costs: dict[tuple[str, str, CacheState], CostHistory] = {}
         for case, case_number in ids.items():
             for (uuid, cache), rows in found[case_number].items():
                 ended = [row.wall_s for row in rows if row.state in ENDED]
                 between = next((row.between for row in rows if row.between is not None), None)
                 if ended:
                     last = max(row.measured_at for row in rows)
-                    costs[uuid, case.id, cache] = CaseCost(ended[0], between, last, len(rows))
+                    costs[uuid, case.id, cache] = CostHistory(ended[0], between, last, len(rows))
         return costs
 
 

@@ -6,8 +6,8 @@ from math import isnan, nan
 
 import pytest
 
-from perfsvc.model import CacheState, CheckedKernel, CheckVerdict, Noise, StaticFacts, Status, Verdict
-from perfsvc.store import CaseCost, RunState
+from perfsvc.model import CacheState, CheckedKernel, CheckVerdict, CostHistory, Noise, StaticFacts, Status, Verdict
+from perfsvc.store import RunState
 from perfsvc.store.measurements import NEWEST
 from tests.unit.store.conftest import ON_BOTH
 
@@ -49,7 +49,9 @@ def test_the_cost_is_the_mean_of_the_newest_ended_run_and_last_is_from_any_run(s
     night(0.5, 0.75, between=0.02)
     running = night(7.0, state=RunState.RUNNING)
     past = story.store.measurements.costs([story.tiled, story.naive], GPUS)
-    assert past == {("GPU-1", story.tiled.id, CacheState.COLD): CaseCost(0.625, 0.02, measured_at(story, running), 3)}
+    assert past == {
+        ("GPU-1", story.tiled.id, CacheState.COLD): CostHistory(0.625, 0.02, measured_at(story, running), 3)
+    }
     assert past["GPU-1", story.tiled.id, CacheState.COLD].last.tzinfo is UTC
     assert story.store.measurements.costs([], GPUS) == {}
 

@@ -21,8 +21,7 @@ from perfsvc.measure.plan.assignment import (
     last_device,
     spread,
 )
-from perfsvc.measure.plan.budget import CostHistory
-from perfsvc.model import CacheState, DeviceInfo
+from perfsvc.model import CacheState, CostHistory, DeviceInfo
 from tests.unit.measure.tasks import make_task
 
 FIRST_NIGHT = datetime(2026, 11, 1, tzinfo=UTC)

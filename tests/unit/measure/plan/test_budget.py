@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.measure.plan.budget import MOST, CostHistory, divide
+from perfsvc.measure.plan.budget import MOST, divide
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import CacheState
+from perfsvc.model import CacheState, CostHistory
 from tests.unit.measure.tasks import make_task
 
 NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
