@@ -1,7 +1,9 @@
-"""Levels: what each ended run says about each series, with one writer and one reader.
+"""Levels: what each ended run says about each series.
 
-``write_levels`` computes the levels of a run from its measurements, in the transaction that ends, imports or receives
-the run. Comparisons, histories and pages read levels alone; only they are small enough to read years of them.
+``write_levels`` computes the levels of a run from its measurements, in the transaction that ends, imports, receives,
+copies or rebuilds the run. Verdicts, exclusions and pruning change columns of levels, each in a module of its own.
+Comparisons and histories read levels alone: only they are small enough to read years of them. Pages also read the
+samples of the newest runs.
 """
 
 from collections import defaultdict
