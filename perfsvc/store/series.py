@@ -36,8 +36,7 @@ class SeriesStore(StorePart):
     def levels(self, run: int) -> LevelColumns:
         """Return the level of each judged series of a run.
 
-        Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
-        value for each replica. If a replica of a case is not ok, the case has only a ``time`` level: without values,
+        A level has one value for each replica: of the time the median in seconds. If a replica of a case is not ok, the case has only a ``time`` level: without values,
         with the status and the reason of the worst replica. Excluded cases are absent. Raises ``NotMeasuredError`` if
         the run does not exist.
         """
