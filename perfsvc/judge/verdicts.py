@@ -103,8 +103,10 @@ def verdicts(
         sources = (own,) if own >= 0 else others.get(at, ())
         before = sources[0] if sources else both.fault_of_case(series)
         if at in new.levels.bad and new.levels.bad[at][0] is Status.SKIPPED:
-            if (usable := usable_of_case().get(_time_of(series))) is not None:
-                judgements.append(both.missing(series, usable, at))
+            is_own = own >= 0 and own not in old.faults
+            if (usable := own if is_own else usable_of_case().get(_time_of(series))) is not None:
+                absent = both.missing(series, usable, at)
+                judgements.append(absent if is_own else replace(absent, baseline_s=None))
         elif fault := new.faults.get(at):
             judgements.append(both.row(series, Verdict.BROKEN, fault, before, at))
         elif all(source in old.faults for source in sources):

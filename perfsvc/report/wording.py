@@ -112,7 +112,7 @@ def metric_value(name: str, value: float) -> str:
     write = next((write for ending, write in METRIC_UNITS.items() if name.endswith(ending)), None)
     if write:
         return write(value)
-    return f"{value:,.0f}".replace(",", " ") if round(abs(value)) >= GROUPED else f"{value:.4g}"
+    return f"{value:,.0f}".replace(",", " ") if abs(value) >= GROUPED - 0.5 else f"{value:.4g}"
 
 
 def level(value: float | None, metric: str) -> str:

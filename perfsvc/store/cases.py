@@ -231,6 +231,10 @@ def _merge_series(connection: Connection, old: int, into: int) -> None:
     for series, kept in connection.execute(pairs).all():
         set_at = select(Pins.set_at).where(Pins.series_id == series).scalar_subquery()
         connection.execute(delete(Pins).where(Pins.series_id == kept, Pins.set_at < set_at))
+        old_levels = Levels.__table__.alias().c  # of two levels of a run, the measured one stays, not "missing"
+        measured = exists().where(old_levels.series_id == series, old_levels.run_id == Levels.run_id)
+        measured = measured.where(old_levels.status.is_not(None))
+        connection.execute(delete(Levels).where(Levels.series_id == kept, Levels.status.is_(None), measured))
         _refer_to(connection, "series_id", series, kept)
     connection.execute(delete(SeriesRows).where(SeriesRows.id.in_([series for series, _ in connection.execute(pairs)])))
 

@@ -49,31 +49,35 @@ def write_levels(connection: Connection, run: int) -> dict[int, str]:
     found = _packed(_computed(connection, run))
     ids = put_series_rows(connection, found)
     excluded = reasons_of_exclusion(connection, [run])
-    query = select(Levels).where(Levels.run_id == run)
-    stored = {row["series_id"]: dict(row) for row in connection.execute(query).mappings()}
+    query = select(Levels, SeriesRows.case_id).join(SeriesRows, SeriesRows.id == Levels.series_id)
+    found_rows = [dict(row) for row in connection.execute(query.where(Levels.run_id == run)).mappings()]
+    case_of = {row["series_id"]: row.pop("case_id") for row in found_rows}
+    stored = {row["series_id"]: row for row in found_rows}
     unmeasured = dict.fromkeys(_MEASURED) | {"reason": ""}
-    rows = {number: unmeasured for number, before in stored.items() if before["verdict"]}
+    rows = {number: dict(unmeasured) for number, before in stored.items() if before["verdict"]}
     for key, level in found.items():
-        number = ids[key]
-        rows[number] = level | {"excluded": reason_of_exclusion(excluded, run, key.case) or None}
-        if rows[number].pop("lacks_samples", False) and (before := stored.get(number)):
-            kept = _OF_SAMPLES if before["medians"] == level["medians"] else ()
-            rows[number] |= {name: before[name] for name in kept}
+        rows[ids[key]] = dict(level)
+        case_of[ids[key]] = key.case
+    for series, row in rows.items():
+        row["excluded"] = reason_of_exclusion(excluded, run, case_of[series]) or None
+        if row.pop("lacks_samples", False) and (before := stored.get(series)):
+            kept = _OF_SAMPLES if before["medians"] == row["medians"] else ()
+            row.update({name: before[name] for name in kept})
     changes: dict[int, str] = {}
-    for number in sorted(rows.keys() | stored.keys()):
-        before, after = stored.get(number), rows.get(number)
+    for series in sorted(rows.keys() | stored.keys()):
+        before, after = stored.get(series), rows.get(series)
         others = [name for name, value in (after or {}).items() if before and before[name] != value]
         if before is None or after is None or others:
-            changes[number] = "was missing" if before is None else "belongs to no measurement"
+            changes[series] = "was missing" if before is None else "belongs to no measurement"
             if others:
-                changes[number] = f"stored otherwise: {', '.join(others)}"
+                changes[series] = f"stored otherwise: {', '.join(others)}"
     if changes:
         connection.execute(delete(Levels).where(Levels.run_id == run, among(Levels.series_id, changes)))
         verdicts = dict.fromkeys(VERDICT)
         new = [
-            {"run_id": run, "series_id": number, **verdicts, **stored.get(number, {}), **rows[number]}
-            for number in changes
-            if number in rows
+            {"run_id": run, "series_id": series, **verdicts, **stored.get(series, {}), **rows[series]}
+            for series in changes
+            if series in rows
         ]
         if new:
             connection.execute(insert(Levels), new)
@@ -230,14 +234,15 @@ def _row(
         noise: the noise of a time.
     """
     first = replicas[0]
-    is_one = len({(row.environment_id, row.binary_id, row.python_code_id) for row in replicas}) == 1
+    has_one = len({row.environment_id for row in replicas}) == 1
+    binaries, codes = ({getattr(row, name) for row in replicas} for name in ("binary_id", "python_code_id"))
     low, high, spread, step_s = map(_finite, numbers)
     return {
         "status": status,
         "reason": reason,
         "environment_id": first.environment_id,
-        "binary_id": first.binary_id if is_one else None,
-        "python_code_id": first.python_code_id if is_one else None,
+        "binary_id": first.binary_id if has_one and len(binaries) == 1 else None,
+        "python_code_id": first.python_code_id if has_one and len(codes) == 1 else None,
         "medians": values,
         "level_low": low,
         "level_high": high,

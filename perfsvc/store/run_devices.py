@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from perfsvc.model import Peak, Status
 from perfsvc.store.cases import device_ids
 from perfsvc.store.rows import DeviceInRun
+from perfsvc.store.schema.column_types import damaged
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.tables import Devices, Measurements, RunDevices, Runs
 
@@ -78,9 +79,17 @@ def read_run_devices(connection: Connection, runs: Collection[int]) -> dict[int,
     for row in rows:
         device = named[row["device_id"]]
         shown: dict[str, Any] = {name: _items([row[name]]) if name in _LISTS else row[name] for name in _SHOWN}
-        shown["statuses"] = {Status(name): count for name, count in row["statuses"].items()}
+        shown["statuses"] = _counts(row["statuses"])
         found[row["run_id"]].append(DeviceInRun(device.uuid, device.model, **shown))
     return dict(found)
+
+
+def _counts(statuses: Any) -> dict[Status, int]:
+    """Return the number of measurements by status from stored JSON; raises ``DamagedError``."""
+    try:
+        return {Status(name): int(count) for name, count in statuses.items()}
+    except (AttributeError, ValueError, TypeError) as error:
+        raise damaged(f"the statuses {statuses!r}") from error
 
 
 def count_cases(connection: Connection, runs: Collection[int]) -> dict[int, int]:

@@ -1,5 +1,6 @@
 """Runs: begin and end them, find them, and what they skipped because the budget was used up."""
 
+import logging
 import os
 import platform
 from collections import Counter, defaultdict
@@ -24,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.errors import DamagedError, NotMeasuredError, UsageError
 from perfsvc.model import TIME, Exclusion, Provenance, RunRow, RunState, Series, Status
 from perfsvc.store.cases import judged, load_series, put_series
 from perfsvc.store.rows import CaseKey, DeviceInRun
@@ -304,7 +305,10 @@ def _mark_interrupted(connection: Connection, host: str) -> None:
     for run, pid, start, started in connection.execute(running.where(*here)).all():
         may_live = is_elsewhere(start) and started > now - LONGEST_RUN
         if not may_live and not alive(pid, start):
-            _end(connection, run, RunState.INTERRUPTED)
+            try:
+                _end(connection, run, RunState.INTERRUPTED)
+            except DamagedError as error:  # it must not stop the run that begins now
+                logging.getLogger("perfsvc").warning("run %d has no levels: %s (perfsvc db check)", run, error.what)
 
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, exists, func, select
 
+from perfsvc.errors import DamagedError
 from perfsvc.model import AUXILIARY, MAX_ERROR, TIME, CacheState, Case, HistoryRow, Level, Series, Status
 from perfsvc.model.levels import LevelColumns
 from perfsvc.store.cases import (
@@ -36,9 +37,9 @@ class SeriesStore(StorePart):
     def levels(self, run: int) -> LevelColumns:
         """Return the level of each judged series of a run.
 
-        A level has one value for each replica: of the time the median in seconds. If a replica of a case is not ok, the case has only a ``time`` level: without values,
-        with the status and the reason of the worst replica. Excluded cases are absent. Raises ``NotMeasuredError`` if
-        the run does not exist.
+        A level has one value for each replica: of the time the median in seconds. If a replica of a case is not ok, the
+        case has only a level of its time: without values, with the status and the reason of the worst replica. Excluded
+        cases are absent. Raises ``NotMeasuredError`` if the run does not exist.
         """
         return self.levels_of_runs([run])[run]
 
@@ -66,21 +67,27 @@ class SeriesStore(StorePart):
     def rebuild(self) -> list[tuple[int, str, str]]:
         """Compute anew what ended runs say of series and devices; return run, thing and difference of what was another.
 
-        Each run is a transaction.
+        Each run is a transaction. Raises the first ``DamagedError`` of a run, after the others are right.
         """
         with self._database.reading() as connection:
             runs = connection.scalars(select(Runs.id).where(Runs.state.in_(ENDED)).order_by(Runs.id)).all()
-        differences = []
+        differences, damage = [], []
         for run in runs:
-            with self._database.writing() as connection:
-                if write_run_devices(connection, run):
-                    differences.append((run, "its devices", "what the run measured on them was another"))
-                changes = write_levels(connection, run)
-                names = load_series(connection, among(SeriesRows.id, changes))
+            try:
+                with self._database.writing() as connection:
+                    if write_run_devices(connection, run):
+                        differences.append((run, "its devices", "stored otherwise"))
+                    changes = write_levels(connection, run)
+                    names = load_series(connection, among(SeriesRows.id, changes))
+            except DamagedError as error:
+                damage.append(error)
+                continue
             differences += [
                 (run, f"{names[number].case} on {names[number].device}, {names[number].metric}", what)
                 for number, what in changes.items()
             ]
+        if damage:
+            raise damage[0]
         return differences
 
     def register(self, cases: Iterable[Case]) -> None:

@@ -34,10 +34,15 @@ class VerdictStore(StorePart):
             connection.execute(delete(Levels).where(of_run, Levels.status.is_(None)))
             connection.execute(update(Levels).where(of_run, Levels.verdict.is_not(None)).values(none))
             ids = put_series(connection, (judgement.series for judgement in judgements))
+            baselines = {judgement.baseline_run for judgement in judgements if judgement.baseline_run}
+            there = set(
+                connection.scalars(select(Runs.id).where(among(Runs.id, baselines)))
+            )  # it may be deleted by now
             measured = set(connection.scalars(select(Levels.series_id).where(of_run)))
             rows = [
                 {name: value for name, value in to_row(Levels, judgement).items() if name in VERDICT}
                 | {"of": ids[judgement.series], "verdict_reason": judgement.reason}
+                | ({} if judgement.baseline_run in there else {"baseline_run_id": None})
                 for judgement in judgements
             ]
             if absent := [

@@ -246,7 +246,16 @@ def test_what_a_killed_command_leaves_is_found(script, tmp_path, monkeypatch):
 def test_each_fault_of_a_kill_fails_its_claim(script):
     module = script("killed_commands")
     faults = (
-        *("exit code 3", "2 measurements are lost", "main: torn", "process 7", "2 worktrees", "file a", "lock b"),
+        *(
+            "exit code 3",
+            "2 measurements are lost",
+            "main: torn",
+            "levels of main: 2 differences",
+            "process 7",
+            "2 worktrees",
+            "file a",
+            "lock b",
+        ),
         *("2 imported runs", "another result", "another run or seed", "0 keys", "3 measured again"),
     )
 

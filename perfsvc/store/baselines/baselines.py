@@ -197,45 +197,61 @@ def _first_runs(connection: Connection, ids: Collection[int], *runs: ColumnEleme
 
 
 def _segment_starts(connection: Connection, ids: Collection[int], run: int) -> dict[int, int]:
-    """For each series, return the newest earlier run that measured it in another environment than ``run``.
+    """For each series, return the newest earlier run that measured its case in another environment than ``run``.
 
-    The segment of ``run`` begins after the returned run. A run with uncommitted changes ends no segment: trying another
-    compiler in such a run changes nothing for later runs. A series is absent if ``run`` did not measure it, or if it
-    was always measured in the same environment.
+    The segment of ``run`` begins after the returned run. All series of a case on a device in a cache state have the
+    same segments, also if a run measured only some of them, because the case failed. A run with uncommitted changes
+    ends no segment: trying another compiler in such a run changes nothing for later runs. A series is absent if ``run``
+    did not measure its case, or if the case was always measured in the same environment.
     """
-    query = select(Levels.series_id, Levels.environment_id).where(among(Levels.series_id, ids), Levels.run_id == run)
-    rows: Iterable[Any] = connection.execute(query.where(Levels.environment_id.is_not(None)))
-    by_environment: dict[int, set[int]] = defaultdict(set)
+    of_case = (SeriesRows.case_id, SeriesRows.device_id, SeriesRows.cache)
+    cases = select(SeriesRows.case_id).where(among(SeriesRows.id, ids))
+    rows: Iterable[Any] = connection.execute(select(SeriesRows.id, *of_case).where(SeriesRows.case_id.in_(cases)))
+    case_of: dict[int, _CaseOfSeries] = {number: tuple(key) for number, *key in rows}
+    asked = {case_of[number] for number in ids}
+    case_of = {number: key for number, key in case_of.items() if key in asked}
+    query = select(Levels.series_id, Levels.environment_id).where(
+        among(Levels.series_id, case_of), Levels.run_id == run
+    )
+    rows = connection.execute(query.where(Levels.environment_id.is_not(None)))
+    by_environment: dict[int, set[_CaseOfSeries]] = defaultdict(set)
     for number, environment in rows:
-        by_environment[environment].add(number)
-    starts: dict[int, int] = {}
-    for environment, numbers in by_environment.items():
-        starts |= _last_elsewhere(connection, numbers, run, environment)
-    return starts
+        by_environment[environment].add(case_of[number])
+    starts: dict[_CaseOfSeries, int] = {}
+    for environment, keys in by_environment.items():
+        wanted = {number: key for number, key in case_of.items() if key in keys}
+        starts |= _last_elsewhere(connection, wanted, run, environment)
+    return {number: starts[case_of[number]] for number in ids if case_of[number] in starts}
 
 
-def _last_elsewhere(connection: Connection, ids: set[int], run: int, environment: int) -> dict[int, int]:
-    """For each series, return the newest run before ``run`` that measured it in another environment than a given one.
+_CaseOfSeries = tuple[Any, ...]
+"""The ids of a case and a device, and the cache state."""
 
-    Looks at the newest runs first, and then only for the series that were not found: to read all levels would take the
+
+def _last_elsewhere(
+    connection: Connection, case_of: Mapping[int, _CaseOfSeries], run: int, environment: int
+) -> dict[_CaseOfSeries, int]:
+    """For each case of some series, return the newest run before ``run`` that measured it in another environment.
+
+    Looks at the newest runs first, and then only for the cases that were not found: to read all levels would take the
     longer the more nights there are. Only runs that have ended, had no uncommitted changes and are not excluded count.
-    A series that no such run measured is absent.
+    A case that no such run measured is absent.
     """
     # By the ids of environments, which an index finds: a comparison with one would read all measurements.
     environments = select(Environments.id).where(Environments.id != environment)
     measured = Measurements.environment_id.in_(environments), Measurements.run_id == Runs.id
     earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), exists().where(*measured))
     runs = connection.scalars(select(Runs.id).where(*earlier).order_by(Runs.id.desc())).all()
-    last: dict[int, int] = {}
-    missing, at, count = set(ids), 0, 1
-    while missing and at < len(runs):
+    last: dict[_CaseOfSeries, int] = {}
+    at, count = 0, 1
+    while at < len(runs) and (missing := [number for number, key in case_of.items() if key not in last]):
         query = (
             select(Levels.series_id, func.max(Levels.run_id))
             .where(among(Levels.run_id, runs[at : at + count]), among(Levels.series_id, missing))
             .where(Levels.environment_id != environment, Levels.excluded.is_(None))
             .group_by(Levels.series_id)
         )
-        last |= dict(connection.execute(query).all())
-        missing -= last.keys()
+        for number, newest in connection.execute(query):
+            last[case_of[number]] = max(newest, last.get(case_of[number], 0))
         at, count = at + count, count * 4
     return last

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import JSON, ColumnElement, Connection, String, func, select, type_coerce
+from sqlalchemy import JSON, ColumnElement, Connection, String, exists, func, select, type_coerce
 
 from perfsvc.model import (
     DEVICE_KINDS,
@@ -18,11 +18,13 @@ from perfsvc.model import (
     PythonCode,
     Reason,
     ReplayRecord,
+    Status,
     digest,
 )
 from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
 from perfsvc.store.measurements.batches import unpack_batches
+from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.all_tables import all_tables
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
 from perfsvc.store.schema.column_types import Utc, Word
@@ -39,6 +41,8 @@ from perfsvc.store.schema.tables import (
     Levels,
     Measurements,
     PythonCodes,
+    RunDevices,
+    Runs,
 )
 
 ROWS = 1_000
@@ -50,6 +54,11 @@ def _as_kind(text: str) -> None:
         raise ValueError(f"no device is of kind {text!r}")
 
 
+def _as_counts(text: str) -> None:
+    for name in decode(dict[str, int], text):
+        Status(name)
+
+
 def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], object]:
     """Return a function that decodes a value, and raises ``ValueError`` or ``zlib.error`` if it is damaged."""
     return lambda value: decode(kind, zlib.decompress(value) if compressed else value)
@@ -58,6 +67,7 @@ def _as(kind: Any, *, compressed: bool = False) -> Callable[[Any], object]:
 _CONTENT: Final[dict[Table, dict[str, Callable[[Any], object]]]] = {
     Measurements: {"samples": unpack_array, "place_medians": unpack_array, "batches": unpack_batches},
     Levels: {"medians": lambda blob: np.frombuffer(blob, np.float64)},
+    RunDevices: {"statuses": _as_counts},
     ConfirmationRuns: {"samples": unpack_array},
     Profiles: {
         "instructions": _as(tuple[Instruction, ...], compressed=True),
@@ -86,6 +96,7 @@ _COSTS: Final = {
     "measurements": "the samples of the measurement, or the measurement; its run has the others",
     "metrics": "the metric of one measurement",
     "levels": "the comparisons with it; perfsvc db rebuild computes it anew",
+    "run_devices": "the list of runs; perfsvc db rebuild computes it anew",
     "cases": "the results of the case",
     "devices": "the threshold of its kind: the threshold of GPUs is used",
     "environments": "the further parts of the environment; its results stay",
@@ -113,6 +124,9 @@ def damaged_rows(connection: Connection) -> list[str]:
         for key, column, reason in (*_wrong_words(connection, table), *_wrong_content(connection, table)):
             row = ", ".join(f"{of} {value}" for of, value in zip(keys, key, strict=True))
             found.append(f"{name}.{column} of {row}: {reason}; this costs {cost}")
+    measured, has_levels = (exists().where(table.run_id == Runs.id) for table in (Measurements, Levels))
+    lacking = select(Runs.id).where(Runs.state.in_(ENDED), measured, ~has_levels).order_by(Runs.id)
+    found += [f"run {run} has no levels; perfsvc db rebuild computes them" for run in connection.scalars(lacking)]
     return found
 
 
@@ -143,7 +157,8 @@ def _wrong_content(connection: Connection, table: Table) -> Iterator[_Fault]:
         return
     columns = table.__table__.columns
     keys = [column.name for column in table.__table__.primary_key]
-    wanted = [columns[name] for name in dict.fromkeys((*keys, *readers, *(digests or ())))]
+    named = [columns[name] for name in dict.fromkeys((*keys, *readers, *(digests or ())))]
+    wanted = [type_coerce(each, String).label(each.name) if isinstance(each.type, JSON) else each for each in named]
     query = select(*wanted).execution_options(yield_per=ROWS)
     for row in connection.execute(query).mappings():
         for name, reason in _faults(row, readers, digests):
