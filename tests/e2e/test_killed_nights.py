@@ -50,7 +50,7 @@ RESULTS = {
     "join cases on cases.id = case_id where run_id = 2 group by 1, 2 order by 1, 2",
     "levels": "select name, metric, status, noise_within, noise_between from levels "
     "join series on series.id = series_id join cases on cases.id = case_id where run_id = 2 order by 1, 2",
-    "peaks": "select copy_bytes_per_s, read_bytes_per_s from peaks where run_id = 2",
+    "devices": "select copy_bytes_per_s, read_bytes_per_s, statuses from run_devices where run_id = 2",
     "confirmations": "select name, cause, verdict, ratio from confirmations join series on series.id = series_id "
     "join cases on cases.id = case_id "
     "where run_id = 2",

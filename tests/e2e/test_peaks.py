@@ -25,7 +25,7 @@ def test_the_peak_is_measured_once_a_run_is_no_case_of_it_and_may_be_missing(per
     perfsvc.play({"*": {"seconds": 1e-6}, **PLAUSIBLE})
     ended = perfsvc.fake("--replicas", "2", code=0)
     assert "peak/" not in ended.out
-    assert perfsvc.rows("select count(*) from peaks") == [(1,)]
+    assert perfsvc.rows("select count(copy_bytes_per_s) from run_devices") == [(1,)]
     assert perfsvc.rows("select count(*) from cases where benchmark = 'measured peak'") == [(0,)]
     assert perfsvc.rows("select count(*) from measurements") == [(6,)]
     perfsvc.play({"*": {"seconds": 1e-6}, "peak/copy": {"fault": "refused"}})
@@ -33,7 +33,7 @@ def test_the_peak_is_measured_once_a_run_is_no_case_of_it_and_may_be_missing(per
     assert "the memory of FAKE-0 could not be measured, so no share of it is shown: invalid configuration" in ended.err
     assert "of peak" not in ended.out
     assert "run 2: 3 ok" in ended.out
-    assert perfsvc.rows("select count(*) from peaks") == [(1,)]
+    assert perfsvc.rows("select count(copy_bytes_per_s) from run_devices") == [(1,)]
 
 
 def test_work_beyond_the_peak_is_a_warning_and_the_time_stays(perfsvc):

@@ -141,7 +141,10 @@ def spools(perfsvc):
 def require_whole(outage, run, like):
     """A run has each measurement of another run exactly once, and is judged."""
     assert rows(outage, MEASUREMENTS.format(run=run)) == rows(outage, MEASUREMENTS.format(run=like))
-    for counted in ("count(status), count(verdict), count(noise_within) FROM levels", "count(*) FROM peaks"):
+    for counted in (
+        "count(status), count(verdict), count(noise_within) FROM levels",
+        "count(copy_bytes_per_s), count(statuses) FROM run_devices",
+    ):
         count = "SELECT {} WHERE run_id = {}"
         assert rows(outage, count.format(counted, run)) == rows(outage, count.format(counted, like))
     assert (run, "finished") in rows(outage, "SELECT id, state FROM runs")

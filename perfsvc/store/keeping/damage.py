@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import JSON, ColumnElement, Connection, String, exists, func, select, type_coerce
+from sqlalchemy import JSON, ColumnElement, Connection, String, cast, exists, func, select, type_coerce
 
 from perfsvc.model import (
     DEVICE_KINDS,
@@ -158,7 +158,7 @@ def _wrong_content(connection: Connection, table: Table) -> Iterator[_Fault]:
     columns = table.__table__.columns
     keys = [column.name for column in table.__table__.primary_key]
     named = [columns[name] for name in dict.fromkeys((*keys, *readers, *(digests or ())))]
-    wanted = [type_coerce(each, String).label(each.name) if isinstance(each.type, JSON) else each for each in named]
+    wanted = [cast(each, String).label(each.name) if isinstance(each.type, JSON) else each for each in named]
     query = select(*wanted).execution_options(yield_per=ROWS)
     for row in connection.execute(query).mappings():
         for name, reason in _faults(row, readers, digests):

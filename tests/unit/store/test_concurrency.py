@@ -125,9 +125,9 @@ def test_a_killed_process_loses_only_the_row_it_had_not_committed_and_one_whose_
         ending.result(timeout=60)
         ended.wait(timeout=60)
     histories = story.store.series.histories_until(2, 9)
-    assert {series.case.id: history.values.tolist() for series, history in histories.items()} == {
-        "dot/shuffle[n=1]": [[1.0], [1.0]],
-        "dot/shuffle[n=2]": [[1.0]],
+    assert {series.case.id: history.level.tolist() for series, history in histories.items()} == {
+        "dot/shuffle[n=1]": [1.0, 1.0],
+        "dot/shuffle[n=2]": [1.0],
     }
 
 
