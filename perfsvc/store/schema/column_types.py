@@ -40,7 +40,8 @@ def damaged(what: str) -> DamagedError:
     """Return the error for stored content that cannot be read; ``what`` names it."""
     return DamagedError(
         f"{visible(what)} is damaged in the database",
-        cure="perfsvc db check names the row; restore a backup (docs/how-to/keep-the-database.md)",
+        cure="perfsvc db check names the row, and says if perfsvc db rebuild mends it; "
+        "else restore a backup (docs/how-to/keep-the-database.md)",
     )
 
 
